@@ -1,0 +1,84 @@
+// Package text cuts output without cutting runes. It imports only the standard
+// library.
+package text
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// Decode returns the text of the bytes at the start of b: valid UTF-8 of at
+// most max bytes, in which every byte that is no UTF-8 became U+FFFD, and the
+// number of bytes of b that it stands for. Max is at least 4. A rune whose end is
+// still missing is held back unless final is set. It allocates the text only.
+func Decode(b []byte, max int, final bool) (text string, n int) {
+	cut := b
+	if len(cut) > max {
+		cut = cut[:max]
+		final = false // what is cut here goes on in b
+	}
+	if !final {
+		cut = cut[:len(cut)-Incomplete(cut)]
+	}
+	if utf8.Valid(cut) {
+		return string(cut), len(cut)
+	}
+	var s strings.Builder
+	s.Grow(min(max, len(cut)+len(cut)/4))
+	for n < len(cut) {
+		r, size := utf8.DecodeRune(cut[n:])
+		if s.Len()+utf8.RuneLen(r) > max {
+			break
+		}
+		s.WriteRune(r)
+		n += size
+	}
+	return s.String(), n
+}
+
+// Incomplete returns how many bytes at the end of b are the start of a rune
+// whose end is missing.
+func Incomplete[T ~string | ~[]byte](b T) int {
+	for i := 1; i <= min(len(b), utf8.UTFMax-1); i++ {
+		c := b[len(b)-i]
+		if utf8.RuneStart(c) {
+			if c >= utf8.RuneSelf && !utf8.FullRuneInString(string(b[len(b)-i:])) {
+				return i
+			}
+			return 0
+		}
+	}
+	return 0
+}
+
+// Tail returns the last bytes of s, at most max, from the start of a rune on.
+func Tail[T ~string | ~[]byte](s T, max int) T {
+	if len(s) <= max {
+		return s
+	}
+	s = s[len(s)-max:]
+	return s[Continuation(s):]
+}
+
+// Head returns the first bytes of s, at most max, up to the end of a rune.
+func Head[T ~string | ~[]byte](s T, max int) T {
+	if len(s) <= max {
+		return s
+	}
+	s = s[:max]
+	return s[:len(s)-Incomplete(s)]
+}
+
+// Continuation returns how many bytes at the start of s are the end of a rune
+// whose start was cut away: at most three.
+func Continuation[T ~string | ~[]byte](s T) int {
+	for i := range min(len(s), utf8.UTFMax) {
+		if utf8.RuneStart(s[i]) {
+			return i
+		}
+	}
+	if len(s) < utf8.UTFMax {
+		return len(s)
+	}
+	return 0 // no text at all
+}

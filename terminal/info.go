@@ -1,0 +1,123 @@
+package terminal
+
+import (
+	"strconv"
+	"time"
+)
+
+// An Outcome says how a command ended. There is one for every command.
+type Outcome string
+
+// The outcomes.
+const (
+	Running         Outcome = "running"           // not ended
+	Exited          Outcome = "exited"            // by itself, with the code in Exit
+	Signalled       Outcome = "signalled"         // by a signal that we did not send
+	TimedOut        Outcome = "timed_out"         // stopped by Command.Timeout
+	Stopped         Outcome = "stopped"           // by Stop, or because its Manager closed
+	Cancelled       Outcome = "cancelled"         // stopped because its turn was cancelled
+	StoppedByClient Outcome = "stopped_by_client" // the client ended it, by evidence
+	ConnectionLost  Outcome = "connection_lost"   // the client is gone; what became of the command is unknown
+	Failed          Outcome = "failed"            // it could not be started, watched or ended: see Info.Err
+	Unknown         Outcome = "unknown"           // it ended, and nobody could say how
+)
+
+// Ended reports whether the outcome is that of an ended command.
+func (o Outcome) Ended() bool { return o != Running && o != "" }
+
+// An Exit is how a process ended: with a code, by a signal, or unknown. The
+// zero value is unknown.
+type Exit struct {
+	// Code is the exit code, or nil if there was none or it is not known.
+	Code *int
+	// Signal is the name of the signal that ended the process, such as
+	// "SIGKILL", or "" if there was none or it is not known.
+	Signal string
+}
+
+// Success reports whether the process exited with code 0. Unknown is no
+// success, and neither is code 0 beside a signal.
+func (e Exit) Success() bool { return e.Code != nil && *e.Code == 0 && e.Signal == "" }
+
+// Known reports whether there is a code or a signal.
+func (e Exit) Known() bool { return e.Code != nil || e.Signal != "" }
+
+// String returns "exit code 3", "SIGKILL" or "exit unknown".
+func (e Exit) String() string {
+	switch {
+	case e.Signal != "":
+		return e.Signal
+	case e.Code != nil:
+		return "exit code " + strconv.Itoa(*e.Code)
+	}
+	return "exit unknown"
+}
+
+// A Proc names a process of a command.
+type Proc struct {
+	PID     int
+	Command string // as it was started, cut to a sensible length
+}
+
+// String returns "PID (COMMAND)".
+func (p Proc) String() string { return strconv.Itoa(p.PID) + " (" + p.Command + ")" }
+
+// Info is what is known of a command at one instant.
+type Info struct {
+	// ID is the terminal's, unique in its Manager and never used again.
+	ID string
+
+	// Environment is where the command runs.
+	Environment string
+
+	// Command is what was started. Treat its maps and slices as read-only.
+	Command Command
+
+	Outcome Outcome
+	Exit    Exit
+
+	// Started is when the command had started; FirstOutput is zero while there
+	// was none; Ended is zero while it runs.
+	Started, FirstOutput, Ended time.Time
+
+	// Left are processes of the command that still ran when it had ended.
+	// Nil is unknown or not looked for, empty is none.
+	Left []Proc
+
+	// Err is why the outcome is Failed, Unknown or ConnectionLost, or what
+	// went wrong while the command was stopped.
+	Err error
+}
+
+// RunTime is how long the command has run, or ran.
+func (i Info) RunTime() time.Duration {
+	switch {
+	case i.Started.IsZero():
+		return 0
+	case i.Ended.IsZero():
+		return time.Since(i.Started)
+	}
+	return i.Ended.Sub(i.Started)
+}
+
+// Output is a piece of a command's output.
+type Output struct {
+	// Text is the output from the cursor on, or from the oldest that is kept.
+	Text string
+
+	// NextCursor is where the next read goes on.
+	NextCursor int64
+
+	// More reports whether there is output after NextCursor already.
+	More bool
+
+	// Truncated reports that output after the cursor was evicted before this
+	// read: Text starts at the oldest that is kept.
+	Truncated bool
+
+	// Info is that of the same instant.
+	Info Info
+}
+
+// EOF reports that the command has ended and nothing lies behind NextCursor.
+func (o Output) EOF() bool { return o.Info.Outcome.Ended() && !o.More }

@@ -1,0 +1,74 @@
+package terminal
+
+import (
+	"context"
+	"time"
+)
+
+// A State is what a command is doing.
+type State string
+
+// The states.
+const (
+	Working  State = "working"  // it runs, and does not wait for input as far as is known
+	Waiting  State = "waiting"  // it waits for input
+	Finished State = "finished" // it has ended
+)
+
+// Certainty is how good the evidence for a State is.
+type Certainty string
+
+// The certainties.
+const (
+	Certain     Certainty = "certain" // the kernel says so: blocked in a read of our terminal
+	Likely      Certainty = "likely"  // it looks so: asleep, quiet, and the terminal set up for input
+	NoCertainty Certainty = "none"    // there is no evidence
+)
+
+// Evidence says why a command is believed to be in a State.
+type Evidence struct {
+	Certainty Certainty
+	// Reason is a short text for people, such as "cat (4711) reads the terminal".
+	Reason string
+	// Secret reports that the terminal does not echo lines: a password prompt.
+	Secret bool
+}
+
+// A StateReader can tell what its command is doing.
+type StateReader interface {
+	// ReadState returns the state now. A command that has written nothing
+	// since cursor and waits, waits for the same thing as before.
+	ReadState(ctx context.Context, cursor int64) (State, Evidence, error)
+}
+
+// A StateWaiter can wait for a state.
+type StateWaiter interface {
+	// WaitState returns once the command is in state or has finished, with the
+	// state that it is in, or with the Cause of ctx.
+	WaitState(ctx context.Context, state State, cursor int64) (State, Evidence, error)
+}
+
+// A Stream is one of the two output streams of a command without a terminal.
+type Stream string
+
+// The streams.
+const (
+	Stdout Stream = "stdout"
+	Stderr Stream = "stderr"
+)
+
+// A StreamReader can read one stream of a command's output. Cursors are those
+// of ReadOutput, so that a position means the same in both.
+type StreamReader interface {
+	// ReadStream is ReadOutput for one stream; [errors.ErrUnsupported] where
+	// the output is one terminal.
+	ReadStream(ctx context.Context, stream Stream, cursor int64, wait time.Duration) (Output, error)
+}
+
+// A LineCounter knows how many lines lie before what it keeps, so that lines
+// can be numbered absolutely.
+type LineCounter interface {
+	// EvictedLines returns how many line ends lie before the oldest output
+	// that is kept, and the cursor of that output.
+	EvictedLines() (lines, cursor int64)
+}
