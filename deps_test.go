@@ -1,0 +1,185 @@
+package termbridge_test
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/termbridge/termbridge"
+
+// A rule says what packages must not import, directly or through packages of
+// this module, and why.
+type rule struct {
+	packages []string // folders of this module
+	deny     func(imported string) bool
+	reason   string
+}
+
+func under(prefixes ...string) func(string) bool {
+	return func(imported string) bool {
+		return slices.ContainsFunc(prefixes, func(p string) bool {
+			return imported == p || strings.HasPrefix(imported, p+"/")
+		})
+	}
+}
+
+func local(folders ...string) func(string) bool {
+	for i, f := range folders {
+		folders[i] = path.Join(module, f)
+	}
+	return under(folders...)
+}
+
+func either(deny ...func(string) bool) func(string) bool {
+	return func(imported string) bool {
+		return slices.ContainsFunc(deny, func(d func(string) bool) bool { return d(imported) })
+	}
+}
+
+func outside(imported string) bool {
+	first, _, _ := strings.Cut(imported, "/")
+	return strings.Contains(first, ".") && !under(module)(imported)
+}
+
+var (
+	acp = under("github.com/coder/acp-go-sdk")
+	// above are the floors over the managers.
+	above = local("bridge", "fakeconn", "acphost", "cmd")
+)
+
+var rules = []rule{
+	{
+		packages: []string{"terminal", "terminal/memterm", "internal/text", "internal/tail", "internal/shellwords"},
+		deny:     outside,
+		reason:   "the contract and its reference need only the standard library, so that anybody can implement them",
+	},
+	{
+		packages: []string{"terminal"},
+		deny:     local("terminal/memterm", "terminal/terminaltest", "execenv", "localterm", "acpterm", "view", "bridge", "acphost", "fakeconn", "cmd"),
+		reason:   "arrows point down only: the contract knows no implementation",
+	},
+	{
+		packages: []string{"execenv", "localterm", "view"},
+		deny:     either(acp, local("acpterm"), above),
+		reason:   "the local side serves agents that do not speak ACP, too",
+	},
+	{
+		packages: []string{"acpterm"},
+		deny:     either(under("github.com/creack/pty", "os/exec"), local("execenv", "localterm"), above),
+		reason:   "an agent that only delegates carries no code that starts processes",
+	},
+	{
+		packages: []string{"acphost", "fakeconn"},
+		deny:     either(under("testing"), local("bridge", "cmd")),
+		reason:   "editors and demos run them outside tests, and they show a bridge from the outside",
+	},
+	{
+		packages: []string{"bridge"},
+		deny:     local("acphost", "fakeconn", "cmd"),
+		reason:   "arrows point down only",
+	},
+	{
+		packages: []string{"execenv"},
+		deny:     local("localterm", "terminal/memterm", "view"),
+		reason:   "arrows point down only",
+	},
+	{
+		packages: []string{"internal/ledger"},
+		deny:     either(acp, local("acpterm", "execenv", "localterm"), above),
+		reason:   "the ledger keeps accounts of anything that must be released",
+	},
+}
+
+// TestImports keeps the arrows between the packages pointing down, as
+// docs/architecture.md draws them.
+func TestImports(t *testing.T) {
+	direct := imports(t)
+	for _, r := range rules {
+		for _, folder := range r.packages {
+			pkg := path.Join(module, folder)
+			if len(direct[pkg]) == 0 {
+				t.Errorf("%s: no such package; is the rule out of date?", folder)
+			}
+			for imported, way := range reach(direct, pkg) {
+				if r.deny(imported) {
+					t.Errorf("%s must not import %s: %s\n\t%s", folder, imported, r.reason, strings.Join(way, " → "))
+				}
+			}
+		}
+	}
+}
+
+// TestProcessesStartInOnePlace keeps os/exec, and so every way to start a
+// process, inside execenv.
+func TestProcessesStartInOnePlace(t *testing.T) {
+	for pkg, imported := range imports(t) {
+		if pkg != path.Join(module, "execenv") && slices.Contains(imported, "os/exec") {
+			t.Errorf("%s imports os/exec: processes are started through an execenv.Executor only, so that none escapes", pkg)
+		}
+	}
+}
+
+// imports returns the direct imports of every package of the module, tests not
+// counted, by import path.
+func imports(t *testing.T) map[string][]string {
+	direct := map[string][]string{}
+	err := filepath.WalkDir(".", func(file string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && file != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "tools"):
+			return filepath.SkipDir
+		case d.IsDir() || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go"):
+			return nil
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		pkg := path.Join(module, filepath.ToSlash(filepath.Dir(file)))
+		for _, spec := range parsed.Imports {
+			imported, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				return err
+			}
+			if !slices.Contains(direct[pkg], imported) {
+				direct[pkg] = append(direct[pkg], imported)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(direct) == 0 {
+		t.Fatal("no packages found: the test does not run in the module's root")
+	}
+	return direct
+}
+
+// reach returns all that pkg imports through packages of this module, each with
+// the way that leads there.
+func reach(direct map[string][]string, pkg string) map[string][]string {
+	found := map[string][]string{}
+	var walk func(pkg string, way []string)
+	walk = func(pkg string, way []string) {
+		for _, imported := range direct[pkg] {
+			if _, seen := found[imported]; seen {
+				continue
+			}
+			found[imported] = append(slices.Clone(way), imported)
+			walk(imported, found[imported])
+		}
+	}
+	walk(pkg, []string{pkg})
+	maps.DeleteFunc(found, func(imported string, _ []string) bool { return imported == pkg })
+	return found
+}
