@@ -45,27 +45,38 @@ var (
 // $ ` " \ and a newline, and backslashes. Nothing is expanded, and operators
 // and comments are ordinary text.
 func Split(line string) ([]string, error) {
-	var (
-		words []string
-		word  strings.Builder
-		open  bool // a word has begun; it may be empty, as in ''
-	)
+	var words []string
+	for {
+		word, rest, ok, err := Next(line)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			return words, nil
+		}
+		words = append(words, word)
+		line = rest
+	}
+}
+
+// Next returns the first word of line and what follows it as it stands, and
+// false if line has no word.
+func Next(line string) (word, rest string, ok bool, err error) {
+	var b strings.Builder // a word has begun once ok is set; it may be empty, as in ''
 	for i := 0; i < len(line); i++ {
 		c := line[i]
 		switch c {
 		case ' ', '\t', '\n':
-			if open {
-				words = append(words, word.String())
-				word.Reset()
-				open = false
+			if ok {
+				return b.String(), line[i:], true, nil
 			}
 			continue
 		case '\'':
 			end := strings.IndexByte(line[i+1:], '\'')
 			if end < 0 {
-				return nil, ErrQuote
+				return "", "", false, ErrQuote
 			}
-			word.WriteString(line[i+1 : i+1+end])
+			b.WriteString(line[i+1 : i+1+end])
 			i += 1 + end
 		case '"':
 			i++
@@ -76,27 +87,24 @@ func Split(line string) ([]string, error) {
 						continue
 					}
 				}
-				word.WriteByte(line[i])
+				b.WriteByte(line[i])
 			}
 			if i == len(line) {
-				return nil, ErrQuote
+				return "", "", false, ErrQuote
 			}
 		case '\\':
 			i++
 			if i == len(line) {
-				return nil, ErrEscape
+				return "", "", false, ErrEscape
 			}
 			if line[i] == '\n' {
 				continue // a continued line
 			}
-			word.WriteByte(line[i])
+			b.WriteByte(line[i])
 		default:
-			word.WriteByte(c)
+			b.WriteByte(c)
 		}
-		open = true
+		ok = true
 	}
-	if open {
-		words = append(words, word.String())
-	}
-	return words, nil
+	return b.String(), "", ok, nil
 }
