@@ -1,0 +1,344 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/termbridge/termbridge/internal/shellwords"
+	"github.com/termbridge/termbridge/terminal"
+)
+
+// A verb is what a line asks for.
+type verb string
+
+const (
+	verbRun    verb = "run"
+	verbBg     verb = "bg"
+	verbJobs   verb = "jobs"
+	verbOutput verb = "output"
+	verbInput  verb = "input"
+	verbWait   verb = "wait"
+	verbKill   verb = "kill"
+	verbHelp   verb = "help"
+)
+
+// usage is the form of each verb's line.
+var usage = map[verb]string{
+	verbRun:    "run [--timeout 5s] [--dir D] [--env K=V]… [--argv] [--limit BYTES] [--input] -- LINE",
+	verbBg:     "bg [--timeout 5s] [--dir D] [--env K=V]… [--argv] [--limit BYTES] [--input] -- LINE",
+	verbJobs:   "jobs",
+	verbOutput: "output ID [--since CURSOR] [--wait 2s]",
+	verbInput:  "input ID TEXT",
+	verbWait:   "wait ID [--timeout 10s]",
+	verbKill:   "kill ID",
+	verbHelp:   "help",
+}
+
+// parallelLine, as the first line of a prompt, makes the others run at once.
+const parallelLine = "parallel"
+
+// forever is a wait that only the end ends.
+const forever = time.Duration(math.MaxInt64)
+
+// errUnknownLine is parse's error for a line that starts with no verb.
+var errUnknownLine = errors.New("unknown line")
+
+// A request is one line of a prompt, understood.
+type request struct {
+	verb  verb
+	title string           // for the card: the command, else the line
+	cmd   terminal.Command // run, bg
+	id    string           // output, input, wait, kill
+	since int64            // output
+	wait  time.Duration    // output, wait
+	text  string           // input
+}
+
+// splitPrompt returns the lines of a prompt that are not blank, and whether
+// they run at once.
+func splitPrompt(prompt string) (lines []string, parallel bool) {
+	for line := range strings.Lines(prompt) {
+		line = strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r")
+		if strings.TrimSpace(line) != "" {
+			lines = append(lines, line)
+		}
+	}
+	if len(lines) > 0 && strings.TrimSpace(lines[0]) == parallelLine {
+		return lines[1:], true
+	}
+	return lines, false
+}
+
+// parse understands one line. Its errors say what is wrong and what would be
+// right; the request has its verb and title even then, unless the error is
+// errUnknownLine.
+func parse(line string) (request, error) {
+	line = strings.TrimLeft(line, " \t")
+	req := request{title: strings.TrimSpace(line)}
+	if shellLine, ok := strings.CutPrefix(line, "!"); ok {
+		req.verb = verbRun
+		return req, req.command(shellLine, false)
+	}
+	word, rest := cutWord(line)
+	req.verb = verb(word)
+	if _, known := usage[req.verb]; !known {
+		return request{}, errUnknownLine
+	}
+	if err := req.arguments(rest); err != nil {
+		return req, fmt.Errorf("%s: %w (usage: %s)", req.verb, err, usage[req.verb])
+	}
+	return req, nil
+}
+
+// cutWord cuts line behind its first word and one blank.
+func cutWord(line string) (word, rest string) {
+	i := strings.IndexAny(line, " \t")
+	if i < 0 {
+		return line, ""
+	}
+	return line[:i], line[i+1:]
+}
+
+// arguments reads what follows the verb.
+func (r *request) arguments(rest string) error {
+	switch r.verb {
+	case verbRun, verbBg:
+		return r.runArguments(rest)
+	case verbInput:
+		id, text := cutWord(strings.TrimLeft(rest, " \t"))
+		if id == "" {
+			return errNoID
+		}
+		if text == "" {
+			return errors.New(`no text: end it with \n to press Enter`)
+		}
+		r.id = id
+		var err error
+		r.text, err = unescape(text)
+		return err
+	case verbOutput:
+		return r.idArguments(rest, map[string]func(string) error{
+			"--since": func(v string) (err error) { r.since, err = parseCursor(v); return },
+			"--wait":  func(v string) (err error) { r.wait, err = parseDuration(v); return },
+		})
+	case verbWait:
+		r.wait = forever
+		return r.idArguments(rest, map[string]func(string) error{
+			"--timeout": func(v string) (err error) { r.wait, err = parseDuration(v); return },
+		})
+	case verbKill:
+		return r.idArguments(rest, nil)
+	}
+	if extra := strings.TrimSpace(rest); extra != "" {
+		return fmt.Errorf("%q is one thing too many", extra)
+	}
+	return nil
+}
+
+// runArguments reads [flags] -- LINE.
+func (r *request) runArguments(rest string) error {
+	argv := false
+	line, found, err := flags{
+		on: map[string]*bool{"--argv": &argv, "--input": &r.cmd.Stdin},
+		value: map[string]func(string) error{
+			"--timeout": func(v string) (err error) { r.cmd.Timeout, err = parseDuration(v); return },
+			"--dir":     func(v string) error { r.cmd.Dir = v; return nil },
+			"--env":     r.env,
+			"--limit":   func(v string) (err error) { r.cmd.OutputLimit, err = parseLimit(v); return },
+		},
+		word: func(w string) error {
+			return fmt.Errorf("%q stands where only flags do: the command goes after --", w)
+		},
+	}.take(rest)
+	if err != nil {
+		return err
+	}
+	if !found {
+		return errors.New("no command: it goes after --")
+	}
+	return r.command(line, argv)
+}
+
+// command sets the command that is to run.
+func (r *request) command(line string, argv bool) error {
+	if strings.TrimSpace(line) == "" {
+		return errors.New("the command is empty: write it behind ! or --")
+	}
+	r.title = strings.TrimSpace(line)
+	if r.cmd.OutputLimit == 0 {
+		r.cmd.OutputLimit = terminal.DefaultResultLimit
+	}
+	if !argv {
+		r.cmd.Line = line
+		return r.cmd.Check()
+	}
+	words, err := shellwords.Split(line)
+	if err != nil {
+		return fmt.Errorf("--argv: %w", err)
+	}
+	r.cmd.Args = words
+	return r.cmd.Check()
+}
+
+// env adds one --env.
+func (r *request) env(v string) error {
+	name, value, ok := strings.Cut(v, "=")
+	if !ok || name == "" {
+		return fmt.Errorf("%q is not NAME=VALUE", v)
+	}
+	if r.cmd.Env == nil {
+		r.cmd.Env = map[string]string{}
+	}
+	r.cmd.Env[name] = value
+	return nil
+}
+
+var errNoID = errors.New("no ID: it is what bg returned; jobs lists them")
+
+// idArguments reads an ID and flags, in any order.
+func (r *request) idArguments(rest string, values map[string]func(string) error) error {
+	_, dashes, err := flags{value: values, word: func(w string) error {
+		if r.id != "" {
+			return fmt.Errorf("%q is one thing too many", w)
+		}
+		r.id = w
+		return nil
+	}}.take(rest)
+	switch {
+	case err != nil:
+		return err
+	case dashes:
+		return errors.New("-- goes with run and bg only")
+	case r.id == "":
+		return errNoID
+	}
+	return nil
+}
+
+// flags are the flags of a line by their names, dashes included.
+type flags struct {
+	on    map[string]*bool
+	value map[string]func(string) error
+	word  func(string) error // takes the words that are no flags
+}
+
+// take reads the flags and words of line up to its end or to the word "--". It
+// returns what stands behind the "--" and one blank, and whether there was one.
+func (f flags) take(line string) (behind string, dashes bool, err error) {
+	for {
+		word, rest, ok, err := shellwords.Next(line)
+		switch {
+		case err != nil:
+			return "", false, fmt.Errorf("%w in %q", err, strings.TrimSpace(line))
+		case !ok:
+			return "", false, nil
+		case word == "--":
+			if rest != "" {
+				rest = rest[1:]
+			}
+			return rest, true, nil
+		case strings.HasPrefix(word, "-"):
+			rest, err = f.set(word, rest)
+		default:
+			err = f.word(word)
+		}
+		if err != nil {
+			return "", false, err
+		}
+		line = rest
+	}
+}
+
+// set sets the flag that word is, with a value from word or from rest, and
+// returns what is left of rest.
+func (f flags) set(word, rest string) (string, error) {
+	name, value, hasValue := strings.Cut(word, "=")
+	if on := f.on[name]; on != nil {
+		if hasValue {
+			return "", fmt.Errorf("%s takes no value", name)
+		}
+		*on = true
+		return rest, nil
+	}
+	set := f.value[name]
+	if set == nil {
+		return "", fmt.Errorf("there is no flag %s", name)
+	}
+	if !hasValue {
+		var ok bool
+		var err error
+		value, rest, ok, err = shellwords.Next(rest)
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", name, err)
+		}
+		if !ok || value == "--" {
+			return "", fmt.Errorf("%s needs a value", name)
+		}
+	}
+	if err := set(value); err != nil {
+		return "", fmt.Errorf("%s: %w", name, err)
+	}
+	return rest, nil
+}
+
+// parseDuration reads a duration as Go writes it, or plain seconds.
+func parseDuration(s string) (time.Duration, error) {
+	plain := s
+	if s != "" && strings.Trim(s, "0123456789.") == "" {
+		plain += "s"
+	}
+	d, err := time.ParseDuration(plain)
+	if err != nil {
+		return 0, fmt.Errorf("%q is no duration: write 5s, 1m30s, 500ms or plain seconds", s)
+	}
+	if d < 0 {
+		return 0, fmt.Errorf("%q is negative", s)
+	}
+	return d, nil
+}
+
+func parseCursor(s string) (int64, error) {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n < 0 {
+		return 0, fmt.Errorf("%q is no cursor: write the nextCursor of an earlier output, or 0", s)
+	}
+	return n, nil
+}
+
+func parseLimit(s string) (int, error) {
+	n, err := strconv.Atoi(s)
+	if err != nil || n <= 0 {
+		return 0, fmt.Errorf("%q is no number of bytes: write a plain number such as 51200", s)
+	}
+	return n, nil
+}
+
+// unescape replaces the escapes of Go string literals. Quotes stand for
+// themselves, with a backslash or without.
+func unescape(s string) (string, error) {
+	var b strings.Builder
+	for s != "" {
+		if len(s) > 1 && s[0] == '\\' && (s[1] == '"' || s[1] == '\'') {
+			b.WriteByte(s[1])
+			s = s[2:]
+			continue
+		}
+		r, multibyte, tail, err := strconv.UnquoteChar(s, 0)
+		if err != nil {
+			_, size := utf8.DecodeRuneInString(s[1:])
+			return "", fmt.Errorf(`bad escape %q: write \n \r \t \\ \x03 \u00e9 as in Go, and \\ for a backslash`, s[:1+size])
+		}
+		if multibyte {
+			b.WriteRune(r)
+		} else {
+			b.WriteByte(byte(r))
+		}
+		s = tail
+	}
+	return b.String(), nil
+}
