@@ -4,7 +4,9 @@
 package tail
 
 import (
+	"bytes"
 	"context"
+	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -14,28 +16,36 @@ import (
 
 // A Buffer keeps the last bytes of a stream, at most its limit, in a ring that
 // grows as it fills. Bytes are numbered from the start of the stream, so a
-// cursor means the same for ever. One goroutine writes; any number read.
+// cursor means the same for ever. Any number of goroutines write and read.
 type Buffer struct {
+	// Reserve, if it is set before the first Write, is asked before the ring
+	// grows by n bytes. If it returns false the ring stays as it is for now and
+	// keeps less than the limit. It is called with the buffer locked.
+	Reserve func(n int) bool
+
 	limit int
 
 	mu sync.Mutex
 	// guards following
-	ring   []byte        // len is the capacity in use, a power of two or the limit
+	ring   []byte        // as long as it has grown
 	start  int64         // cursor of the oldest byte that is kept
 	end    int64         // cursor behind the newest
+	lines  int64         // line ends before start
+	full   int64         // Reserve said no: it is not asked again before this cursor
 	closed bool          // nothing follows
 	wake   chan struct{} // closed at the next change; nil while nobody waits
 }
 
 // minRing is the first size of a ring: an idle terminal costs nothing before
-// its first output.
+// its first output. It needs no Reserve.
 const minRing = 4 << 10
 
 // New returns an empty Buffer that keeps limit bytes.
 func New(limit int) *Buffer { return &Buffer{limit: max(limit, 1)} }
 
 // Write appends p, evicts what is over the limit and wakes those who wait. It
-// never fails and does no work per byte beyond the copy. After Close it drops p.
+// never fails and does no work per byte beyond the copy and the count of line
+// ends at eviction. After Close it drops p.
 func (b *Buffer) Write(p []byte) (int, error) {
 	n := len(p)
 	if n == 0 {
@@ -47,23 +57,37 @@ func (b *Buffer) Write(p []byte) (int, error) {
 		return n, nil
 	}
 	b.grow(int(b.end-b.start) + n)
-	if skip := n - len(b.ring); skip > 0 {
-		b.end += int64(skip)
-		p = p[skip:]
+	if over := n - len(b.ring); over > 0 {
+		b.evict(b.end)
+		b.lines += int64(bytes.Count(p[:over], newline))
+		b.end += int64(over)
+		b.start = b.end
+		p = p[over:]
 	}
+	b.evict(b.end + int64(len(p)-len(b.ring)))
 	at := int(b.end % int64(len(b.ring)))
 	copied := copy(b.ring[at:], p)
 	copy(b.ring, p[copied:])
 	b.end += int64(len(p))
-	b.start = max(b.start, b.end-int64(len(b.ring)))
 	b.changed()
 	return n, nil
 }
 
-// grow makes the ring hold want bytes, or the limit. Called with mu held.
+var newline = []byte{'\n'}
+
+// evict drops what lies before the cursor to. Called with mu held.
+func (b *Buffer) evict(to int64) {
+	for _, part := range b.bytes(b.start, to) {
+		b.lines += int64(bytes.Count(part, newline))
+	}
+	b.start = max(b.start, to)
+}
+
+// grow makes the ring hold want bytes, or the limit, or what Reserve allows.
+// Called with mu held.
 func (b *Buffer) grow(want int) {
 	size := len(b.ring)
-	if want <= size || size == b.limit {
+	if want <= size || size == b.limit || b.end < b.full {
 		return
 	}
 	size = max(size, minRing)
@@ -71,6 +95,13 @@ func (b *Buffer) grow(want int) {
 		size *= 2
 	}
 	size = min(size, b.limit)
+	if b.Reserve != nil && !b.Reserve(size-len(b.ring)) {
+		b.full = b.end + int64(len(b.ring))
+		if b.ring != nil {
+			return
+		}
+		size = min(minRing, b.limit)
+	}
 	old := b.bytes(b.start, b.end)
 	b.ring = make([]byte, size)
 	at := int(b.start % int64(size))
@@ -113,6 +144,24 @@ func (b *Buffer) changed() {
 	}
 }
 
+// Append appends the kept bytes from one cursor to another to p.
+func (b *Buffer) Append(p []byte, from, to int64) []byte {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, part := range b.bytes(max(from, b.start), min(to, b.end)) {
+		p = append(p, part...)
+	}
+	return p
+}
+
+// EvictedLines returns how many line ends lie before the oldest byte that is
+// kept, and its cursor.
+func (b *Buffer) EvictedLines() (lines, start int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.lines, b.start
+}
+
 // Bounds returns the cursors of the oldest byte that is kept and behind the
 // newest.
 func (b *Buffer) Bounds() (start, end int64) {
@@ -143,56 +192,37 @@ type Chunk struct {
 // only.
 func (b *Buffer) Read(cursor int64, max int) Chunk {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.read(cursor, max)
-}
-
-// read is Read with mu held.
-func (b *Buffer) read(cursor int64, limit int) Chunk {
-	c := Chunk{Closed: b.closed}
-	cursor = min(max(cursor, 0), b.end)
-	if cursor < b.start {
-		c.Truncated = true
-		cursor = b.start
-		cursor += int64(text.Continuation(b.peek(cursor)))
-	}
-	parts := b.bytes(cursor, min(b.end, cursor+int64(limit)))
-	window := parts[0]
-	if len(parts[1]) > 0 {
-		window = make([]byte, 0, len(parts[0])+len(parts[1]))
-		window = append(append(window, parts[0]...), parts[1]...)
-	}
-	final := b.closed && cursor+int64(len(window)) == b.end
-	var n int
-	c.Text, n = text.Decode(window, limit, final)
-	c.Next = cursor + int64(n)
-	// The start of a rune whose end is still to come is not there yet.
-	rest := b.peek(c.Next)
-	c.More = len(rest) > 0 && (b.closed || text.Incomplete(rest) < len(rest))
-	return c
-}
-
-// peek returns the first bytes from cursor on, at most a rune's worth. Called
-// with mu held.
-func (b *Buffer) peek(cursor int64) []byte {
-	parts := b.bytes(cursor, min(cursor+utf8.UTFMax, b.end))
-	if len(parts[1]) == 0 {
-		return parts[0]
-	}
-	return append(parts[0][:len(parts[0]):len(parts[0])], parts[1]...)
+	r := b.raw(cursor, max)
+	b.mu.Unlock()
+	return r.chunk(max)
 }
 
 // Wait is Read, but while there is no text it waits until there is, until
 // Close, or until wait has passed (zero or less: it does not wait), and returns
 // the Cause of ctx, with what is there, if that ends first.
 func (b *Buffer) Wait(ctx context.Context, cursor int64, max int, wait time.Duration) (Chunk, error) {
+	var r raw
+	err := b.await(ctx, wait, func() bool {
+		r = b.raw(cursor, max)
+		return r.closed || r.truncated || text.Incomplete(r.bytes) < len(r.bytes)
+	})
+	return r.chunk(max), err
+}
+
+// Await waits until something lies behind cursor, until Close, until wait has
+// passed, or until ctx ends, and returns its Cause then.
+func (b *Buffer) Await(ctx context.Context, cursor int64, wait time.Duration) error {
+	return b.await(ctx, wait, func() bool { return b.end > cursor || b.closed })
+}
+
+// await returns once ready does, which it calls with mu held at every change.
+func (b *Buffer) await(ctx context.Context, wait time.Duration, ready func() bool) error {
 	var timeout <-chan time.Time
 	for {
 		b.mu.Lock()
-		c := b.read(cursor, max)
-		if c.Text != "" || c.Closed || c.Truncated || wait <= 0 {
+		if ready() || wait <= 0 {
 			b.mu.Unlock()
-			return c, nil
+			return nil
 		}
 		if b.wake == nil {
 			b.wake = make(chan struct{})
@@ -210,7 +240,57 @@ func (b *Buffer) Wait(ctx context.Context, cursor int64, max int, wait time.Dura
 		case <-timeout:
 			wait = 0
 		case <-ctx.Done():
-			return c, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
 	}
+}
+
+// raw is a piece of the stream that is not decoded yet.
+type raw struct {
+	bytes             string
+	cursor            int64
+	last              bool // nothing lies behind bytes yet
+	truncated, closed bool
+}
+
+// raw copies what Read needs. Called with mu held, and so it only copies.
+func (b *Buffer) raw(cursor int64, limit int) raw {
+	r := raw{closed: b.closed, truncated: max(cursor, 0) < b.start}
+	r.cursor = min(max(cursor, b.start), b.end)
+	var first [utf8.UTFMax]byte
+	if r.truncated {
+		r.cursor += int64(text.Continuation(b.peek(first[:0], r.cursor)))
+	}
+	// A rune's worth more than asked for tells whether more text follows.
+	to := min(b.end, r.cursor+int64(limit)+utf8.UTFMax)
+	r.last = to == b.end
+	var s strings.Builder // its bytes become the text without another copy
+	s.Grow(int(to - r.cursor))
+	for _, part := range b.bytes(r.cursor, to) {
+		s.Write(part)
+	}
+	r.bytes = s.String()
+	return r
+}
+
+// peek appends the first bytes from cursor on, at most a rune's worth. Called
+// with mu held.
+func (b *Buffer) peek(p []byte, cursor int64) []byte {
+	for _, part := range b.bytes(cursor, min(cursor+utf8.UTFMax, b.end)) {
+		p = append(p, part...)
+	}
+	return p
+}
+
+// chunk decodes r.
+func (r raw) chunk(limit int) Chunk {
+	c := Chunk{Truncated: r.truncated, Closed: r.closed}
+	final := r.closed && r.last
+	var n int
+	c.Text, n = text.Decode(r.bytes, limit, final)
+	c.Next = r.cursor + int64(n)
+	// The start of a rune whose end is still to come is not there yet.
+	rest := r.bytes[n:]
+	c.More = len(rest) > 0 && (final || text.Incomplete(rest) < len(rest))
+	return c
 }

@@ -10,23 +10,24 @@ import (
 // Decode returns the text of the bytes at the start of b: valid UTF-8 of at
 // most max bytes, in which every byte that is no UTF-8 became U+FFFD, and the
 // number of bytes of b that it stands for. Max is at least 4. A rune whose end is
-// still missing is held back unless final is set. It allocates the text only.
-func Decode(b []byte, max int, final bool) (text string, n int) {
-	cut := b
-	if len(cut) > max {
-		cut = cut[:max]
-		final = false // what is cut here goes on in b
+// still missing is held back unless final is set. It allocates the text only,
+// and nothing if b is a valid string.
+func Decode[T ~string | ~[]byte](b T, max int, final bool) (text string, n int) {
+	if len(b) > max {
+		b = b[:max]
+		final = false // what is cut here goes on behind
 	}
 	if !final {
-		cut = cut[:len(cut)-Incomplete(cut)]
+		b = b[:len(b)-Incomplete(b)]
 	}
-	if utf8.Valid(cut) {
-		return string(cut), len(cut)
+	text = string(b)
+	if utf8.ValidString(text) {
+		return text, len(text)
 	}
 	var s strings.Builder
-	s.Grow(min(max, len(cut)+len(cut)/4))
-	for n < len(cut) {
-		r, size := utf8.DecodeRune(cut[n:])
+	s.Grow(min(max, len(text)+len(text)/4))
+	for n < len(text) {
+		r, size := utf8.DecodeRuneInString(text[n:])
 		if s.Len()+utf8.RuneLen(r) > max {
 			break
 		}

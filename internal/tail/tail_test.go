@@ -1,0 +1,288 @@
+package tail_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
+
+	"github.com/termbridge/termbridge/internal/tail"
+)
+
+const forever = time.Duration(1<<63 - 1)
+
+func TestRead(t *testing.T) {
+	b := tail.New(8)
+	check := func(cursor int64, max int, want tail.Chunk) {
+		t.Helper()
+		if got := b.Read(cursor, max); got != want {
+			t.Errorf("Read(%d, %d) = %+v, want %+v", cursor, max, got, want)
+		}
+	}
+	check(0, 4, tail.Chunk{})
+	b.Write([]byte("abcdef"))
+	check(0, 64, tail.Chunk{Text: "abcdef", Next: 6})
+	check(0, 4, tail.Chunk{Text: "abcd", Next: 4, More: true})
+	check(4, 4, tail.Chunk{Text: "ef", Next: 6})
+	check(-3, 4, tail.Chunk{Text: "abcd", Next: 4, More: true})
+	check(99, 4, tail.Chunk{Next: 6})
+	b.Write([]byte("ghij"))
+	check(0, 64, tail.Chunk{Text: "cdefghij", Next: 10, Truncated: true})
+	check(2, 64, tail.Chunk{Text: "cdefghij", Next: 10})
+	b.Write([]byte("0123456789xyz"))
+	check(10, 64, tail.Chunk{Text: "56789xyz", Next: 23, Truncated: true})
+	b.Close()
+	check(23, 64, tail.Chunk{Next: 23, Closed: true})
+	b.Write([]byte("late"))
+	check(15, 64, tail.Chunk{Text: "56789xyz", Next: 23, Closed: true})
+	if start, end := b.Bounds(); start != 15 || end != 23 {
+		t.Errorf("Bounds = %d, %d, want 15, 23", start, end)
+	}
+	if got := string(b.Append([]byte("> "), 0, 17)); got != "> 56" {
+		t.Errorf("Append = %q", got)
+	}
+}
+
+func TestReadHoldsBackHalfARune(t *testing.T) {
+	b := tail.New(64)
+	b.Write([]byte("a\xe2"))
+	if got, want := b.Read(0, 64), (tail.Chunk{Text: "a", Next: 1}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if got, want := b.Read(1, 64), (tail.Chunk{Next: 1}); got != want {
+		t.Errorf("half a rune alone: got %+v, want %+v", got, want)
+	}
+	b.Write([]byte("\x82\xac"))
+	if got, want := b.Read(1, 64), (tail.Chunk{Text: "€", Next: 4}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	b.Write([]byte("\xe2\x82"))
+	b.Close()
+	if got, want := b.Read(4, 64), (tail.Chunk{Text: "\ufffd\ufffd", Next: 6, Closed: true}); got != want {
+		t.Errorf("after the end: got %+v, want %+v", got, want)
+	}
+}
+
+func TestReadStartsAtARune(t *testing.T) {
+	b := tail.New(10)
+	b.Write([]byte(strings.Repeat("€", 100)))
+	if got, want := b.Read(0, 64), (tail.Chunk{Text: "€€€", Next: 300, Truncated: true}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func TestEvictedLines(t *testing.T) {
+	b := tail.New(4)
+	var all []byte
+	for i := range 40 {
+		piece := []byte(strings.Repeat("a\n", i%5) + "b")
+		all = append(all, piece...)
+		b.Write(piece)
+		lines, start := b.EvictedLines()
+		if want := int64(bytes.Count(all[:start], []byte("\n"))); lines != want {
+			t.Fatalf("%d line ends before %d, want %d", lines, start, want)
+		}
+	}
+}
+
+func TestReserve(t *testing.T) {
+	b := tail.New(64 << 10)
+	var asked []int
+	allow := true
+	b.Reserve = func(n int) bool { asked = append(asked, n); return allow }
+	b.Write(make([]byte, 5000))
+	allow = false
+	b.Write(make([]byte, 5000))
+	if got, want := fmt.Sprint(asked, b.Size()), "[8192 8192] 8192"; got != want {
+		t.Errorf("asked and size: %s, want %s", got, want)
+	}
+	if start, end := b.Bounds(); start != 10000-8192 || end != 10000 {
+		t.Errorf("a refused growth keeps %d..%d, want the last 8192 bytes", start, end)
+	}
+	b.Write(make([]byte, 1000))
+	if len(asked) != 2 {
+		t.Errorf("asked again at once: %v", asked)
+	}
+	allow = true
+	b.Write(make([]byte, 20000))
+	b.Write(make([]byte, 20000))
+	if b.Size() <= 8192 {
+		t.Errorf("size %d: never asked again", b.Size())
+	}
+
+	b = tail.New(64 << 10)
+	b.Reserve = func(int) bool { return false }
+	b.Write([]byte("first"))
+	if got := b.Read(0, 64).Text; got != "first" {
+		t.Errorf("with no room at all: %q, want the first bytes all the same", got)
+	}
+}
+
+func TestWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := tail.New(64)
+		wait := func(cursor int64, wait time.Duration, want tail.Chunk, passed time.Duration) {
+			t.Helper()
+			start := time.Now()
+			got, err := b.Wait(t.Context(), cursor, 64, wait)
+			if got != want || err != nil || time.Since(start) != passed {
+				t.Errorf("Wait(%d) = %+v, %v after %v; want %+v after %v", cursor, got, err, time.Since(start), want, passed)
+			}
+		}
+		wait(0, 0, tail.Chunk{}, 0)
+		wait(0, time.Second, tail.Chunk{}, time.Second)
+		time.AfterFunc(time.Second, func() { b.Write([]byte("\xe2")) }) // no text yet
+		time.AfterFunc(2*time.Second, func() { b.Write([]byte("\x82\xac")) })
+		wait(0, forever, tail.Chunk{Text: "€", Next: 3}, 2*time.Second)
+		wait(0, forever, tail.Chunk{Text: "€", Next: 3}, 0)
+
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cause := errors.New("enough")
+		time.AfterFunc(time.Second, func() { cancel(cause) })
+		if got, err := b.Wait(ctx, 3, 64, forever); err != cause || got != (tail.Chunk{Next: 3}) {
+			t.Errorf("an ended context: %+v, %v", got, err)
+		}
+		if got, err := b.Wait(ctx, 0, 64, forever); err != nil || got.Text != "€" {
+			t.Errorf("what is there comes before an ended context: %+v, %v", got, err)
+		}
+
+		time.AfterFunc(time.Second, b.Close)
+		wait(3, forever, tail.Chunk{Next: 3, Closed: true}, time.Second)
+		wait(3, forever, tail.Chunk{Next: 3, Closed: true}, 0)
+	})
+}
+
+func TestAwait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := tail.New(64)
+		start := time.Now()
+		time.AfterFunc(time.Second, func() { b.Write([]byte("\xe2")) })
+		if err := b.Await(t.Context(), 0, forever); err != nil || time.Since(start) != time.Second {
+			t.Errorf("Await: %v after %v, want the first byte after 1s", err, time.Since(start))
+		}
+		if err := b.Await(t.Context(), 1, time.Second); err != nil || time.Since(start) != 2*time.Second {
+			t.Errorf("Await: %v after %v, want its wait", err, time.Since(start))
+		}
+		b.Close()
+		if err := b.Await(t.Context(), 1, forever); err != nil {
+			t.Errorf("Await after Close: %v", err)
+		}
+	})
+}
+
+// Every reader of a stream that is not evicted sees it whole, however writes
+// and reads fall.
+func TestConcurrentReaders(t *testing.T) {
+	var want strings.Builder
+	for i := range 5000 {
+		fmt.Fprintf(&want, "%d €uro\n", i)
+	}
+	b := tail.New(want.Len())
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			var got strings.Builder
+			for cursor := int64(0); ; {
+				c, err := b.Wait(t.Context(), cursor, 4+i*500, forever)
+				if err != nil || c.Truncated || !utf8.ValidString(c.Text) {
+					t.Errorf("reader %d: %+v, %v", i, c, err)
+					return
+				}
+				got.WriteString(c.Text)
+				cursor = c.Next
+				if c.Closed && !c.More {
+					break
+				}
+			}
+			if got.String() != want.String() {
+				t.Errorf("reader %d saw %d bytes that are not the %d written", i, got.Len(), want.Len())
+			}
+		})
+	}
+	for s := want.String(); s != ""; {
+		n := min(len(s), 1+rand.IntN(3000))
+		b.Write([]byte(s[:n]))
+		s = s[n:]
+	}
+	b.Close()
+	wg.Wait()
+}
+
+// FuzzBuffer compares a Buffer with the whole stream: data is written in
+// pieces, read in pieces in between, and evicted.
+func FuzzBuffer(f *testing.F) {
+	f.Add([]byte("h€llo w😀rld, and more\xff\xfe\n of it\n"), uint16(7), uint8(3), uint8(5))
+	f.Add(bytes.Repeat([]byte("€\n"), 300), uint16(401), uint8(99), uint8(0))
+	f.Fuzz(func(t *testing.T, stream []byte, limit uint16, step, size uint8) {
+		b := tail.New(int(limit))
+		keep, piece, max := max(int64(limit), 1), 1+int(step), 4+int(size)
+		var cursor int64 // of a reader that follows
+		var got strings.Builder
+		gap := false
+		read := func(seen int64, closed bool) {
+			for {
+				start := int64(0)
+				if seen > keep {
+					start = seen - keep
+				}
+				c := b.Read(cursor, max)
+				if !utf8.ValidString(c.Text) || len(c.Text) > max || c.Next < cursor || c.Next > seen || c.Closed != closed {
+					t.Fatalf("Read(%d, %d) = %+v of %d..%d", cursor, max, c, start, seen)
+				}
+				if c.Truncated != (cursor < start) {
+					t.Fatalf("Read(%d) of %d..%d: Truncated is %v", cursor, start, seen, c.Truncated)
+				}
+				held := seen - c.Next
+				if !c.More && (closed && held > 0 || held > 3) || c.More && held == 0 || c.More && c.Text == "" && !c.Truncated {
+					t.Fatalf("Read(%d, %d) of %d..%d = %+v", cursor, max, start, seen, c)
+				}
+				gap = gap || c.Truncated
+				got.WriteString(c.Text)
+				cursor = c.Next
+				if !c.More {
+					return
+				}
+			}
+		}
+		for at := 0; at < len(stream); at += piece {
+			b.Write(stream[at:min(at+piece, len(stream))])
+			seen := int64(min(at+piece, len(stream)))
+			lines, start := b.EvictedLines()
+			if want := int64(bytes.Count(stream[:start], []byte("\n"))); lines != want || seen-start > keep {
+				t.Fatalf("%d lines before %d of %d, want %d", lines, start, seen, want)
+			}
+			if kept := b.Append(nil, 0, seen); !bytes.Equal(kept, stream[start:seen]) {
+				t.Fatalf("keeps %q, want %q", kept, stream[start:seen])
+			}
+			if at%3 == 0 {
+				read(seen, false)
+			}
+		}
+		b.Close()
+		read(int64(len(stream)), true)
+		if want := string([]rune(string(stream))); !gap && got.String() != want {
+			t.Fatalf("followed to %q, want %q", got.String(), want)
+		}
+	})
+}
+
+func TestAllocations(t *testing.T) {
+	b := tail.New(1 << 20)
+	p := bytes.Repeat([]byte("0123456789 123456789 123456789\n"), 200)
+	for range 2 << 20 / len(p) {
+		b.Write(p)
+	}
+	if n := testing.AllocsPerRun(100, func() { b.Write(p) }); n != 0 {
+		t.Errorf("a write into a full ring: %v allocations, want none", n)
+	}
+	if n := testing.AllocsPerRun(100, func() { b.Read(0, 64<<10) }); n != 1 {
+		t.Errorf("a read: %v allocations, want the text only", n)
+	}
+}
