@@ -1,0 +1,202 @@
+package memterm_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/termbridge/termbridge/terminal"
+	"github.com/termbridge/termbridge/terminal/memterm"
+)
+
+// bubble runs f in fake time with a Manager that it closes.
+func bubble(t *testing.T, opts *memterm.Options, f func(t *testing.T, m *memterm.Manager)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		m := memterm.New(opts)
+		defer func() {
+			if err := m.Close(); err != nil {
+				t.Errorf("Close: %v", err)
+			}
+		}()
+		f(t, m)
+	})
+}
+
+// run starts cmd, waits for its end and returns all its output.
+func run(t *testing.T, m *memterm.Manager, cmd terminal.Command) (string, terminal.Info) {
+	t.Helper()
+	term, err := m.Start(t.Context(), cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	if _, err := terminal.Copy(t.Context(), &b, term, 0); err != nil {
+		t.Fatal(err)
+	}
+	return b.String(), term.Info()
+}
+
+func TestForms(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, m *memterm.Manager) {
+		for _, c := range []struct {
+			cmd  terminal.Command
+			want string
+			code int
+		}{
+			{terminal.Command{Args: []string{"echo", "a  b", "$HOME"}}, "a  b $HOME\n", 0},
+			{terminal.Command{Line: `echo 'a  b' "c"`}, "a  b c\n", 0},
+			{terminal.Command{Line: ":;echo hi"}, "hi\n", 0},
+			{terminal.Command{Args: []string{"/bin/sh", "-c", ":;exec 'echo' 'a  b'"}}, "a  b\n", 0},
+			{terminal.Command{Line: `sh -c "exec echo nested"`}, "nested\n", 0},
+			{terminal.Command{Line: "exit 3"}, "", 3},
+			{terminal.Command{Line: "nothere x"}, "sh: nothere: not found\n", 127},
+			{terminal.Command{Line: "echo 'open"}, "sh: syntax error: a quote is not closed\n", 2},
+			{terminal.Command{Line: ":;"}, "", 0},
+			{terminal.Command{Line: "env", Env: map[string]string{"B": "2", "A": "1"}}, "A=1\nB=2\n", 0},
+			{terminal.Command{Line: "pwd", Dir: "/some/where"}, "/some/where\n", 0},
+			{terminal.Command{Line: "echo hi", TTY: true}, "hi\r\n", 0},
+		} {
+			got, info := run(t, m, c.cmd)
+			if got != c.want || info.Exit.Code == nil || *info.Exit.Code != c.code {
+				t.Errorf("%s: %q, %v; want %q, code %d", c.cmd, got, info.Exit, c.want, c.code)
+			}
+		}
+		if _, err := m.Start(t.Context(), terminal.Command{Args: []string{"nothere"}}); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("words that name no program: %v, want fs.ErrNotExist", err)
+		}
+		if got := m.Starts("echo"); got != 6 {
+			t.Errorf("echo was started %d times, want 6", got)
+		}
+	})
+}
+
+func TestStubborn(t *testing.T) {
+	// A program that ignores its stop is killed after the grace; what it
+	// writes from then on is dropped.
+	opts := &memterm.Options{Grace: 3 * time.Second, Programs: map[string]memterm.Program{
+		"stubborn": func(p *memterm.Process) terminal.Exit {
+			<-p.Killed
+			if n, err := p.Stdout.Write([]byte("late")); n != 0 || err == nil {
+				t.Errorf("a killed program wrote %d bytes, %v", n, err)
+			}
+			return memterm.Code(0)
+		},
+	}}
+	bubble(t, opts, func(t *testing.T, m *memterm.Manager) {
+		term, err := m.Start(t.Context(), terminal.Command{Args: []string{"stubborn"}, Timeout: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := terminal.Wait(t.Context(), term)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Outcome != terminal.TimedOut || info.Exit.Signal != "SIGKILL" || info.RunTime() != 4*time.Second {
+			t.Errorf("%v %v after %v, want timed_out by SIGKILL after 4s", info.Outcome, info.Exit, info.RunTime())
+		}
+		if out, _ := term.ReadOutput(t.Context(), 0, 0); out.Text != "" || !out.EOF() {
+			t.Errorf("output %q, EOF %v", out.Text, out.EOF())
+		}
+	})
+}
+
+func TestLeak(t *testing.T) {
+	// A program that never returns is reported by Close, which is bounded.
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		m := memterm.New(&memterm.Options{Programs: map[string]memterm.Program{
+			"leak": func(*memterm.Process) terminal.Exit { <-release; return memterm.Code(0) },
+		}})
+		term, err := m.Start(t.Context(), terminal.Command{Args: []string{"leak", "a"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = m.Close()
+		leak, ok := errors.AsType[*terminal.LeakError](err)
+		if !ok {
+			t.Fatalf("Close: %v, want a LeakError", err)
+		}
+		if diff := cmp.Diff(term.Info().Left, leak.Leaks[0].Procs); diff != "" || leak.Leaks[0].ID != term.Info().ID {
+			t.Errorf("leaks %v: %s", leak, diff)
+		}
+		if again := m.Close(); again != err {
+			t.Errorf("second Close: %v", again)
+		}
+		close(release)
+	})
+}
+
+func TestTTYInput(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, m *memterm.Manager) {
+		for _, c := range []struct {
+			input, want string
+			outcome     terminal.Outcome
+		}{
+			{"hi\r\x04", "hi\r\nhi\r\n", terminal.Exited},
+			{"ab\x7fc\n\x04", "ab\b \bc\r\nac\r\n", terminal.Exited},
+			{"ab\x15c\n\x04", "ab\b \b\b \bc\r\nc\r\n", terminal.Exited},
+			{"no end\x04\x04", "no endno end", terminal.Exited},
+			{"lost\x03", "lost^C", terminal.Signalled},
+		} {
+			term, err := m.Start(t.Context(), terminal.Command{Line: "cat", TTY: true, Stdin: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n, err := term.WriteInput(t.Context(), c.input); n != len(c.input) || err != nil {
+				t.Errorf("%q: %d, %v", c.input, n, err)
+			}
+			info, _ := terminal.Wait(t.Context(), term)
+			out, _ := term.ReadOutput(t.Context(), 0, 0)
+			if out.Text != c.want || info.Outcome != c.outcome {
+				t.Errorf("%q: output %q, %v; want %q, %v", c.input, out.Text, info.Outcome, c.want, c.outcome)
+			}
+		}
+	})
+}
+
+func TestStarting(t *testing.T) {
+	// A start that waits ends with its context or with the Manager.
+	synctest.Test(t, func(t *testing.T) {
+		m := memterm.New(&memterm.Options{Starting: func(ctx context.Context, cmd terminal.Command) error {
+			if cmd.Line == "true" {
+				return os.ErrPermission
+			}
+			<-ctx.Done()
+			return nil
+		}})
+		if _, err := m.Start(t.Context(), terminal.Command{Line: "true"}); !errors.Is(err, os.ErrPermission) {
+			t.Errorf("Start: %v", err)
+		}
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errors.New("enough"))
+		defer cancel()
+		if _, err := m.Start(ctx, terminal.Command{Line: "false"}); err == nil || !strings.HasSuffix(err.Error(), "enough") {
+			t.Errorf("Start: %v, want the cause of its context", err)
+		}
+		errs := make(chan error)
+		go func() {
+			_, err := m.Start(t.Context(), terminal.Command{Line: "false"})
+			errs <- err
+		}()
+		synctest.Wait()
+		if !m.Busy() {
+			t.Error("a start in flight is not busy")
+		}
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-errs; !errors.Is(err, terminal.ErrClosed) {
+			t.Errorf("Start: %v, want ErrClosed", err)
+		}
+		if m.Starts("false") != 0 || m.Busy() || len(m.List()) != 0 {
+			t.Error("something was started")
+		}
+	})
+}

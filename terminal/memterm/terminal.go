@@ -1,0 +1,465 @@
+package memterm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/termbridge/termbridge/internal/tail"
+	"github.com/termbridge/termbridge/terminal"
+)
+
+// A term is one command: a leader and the children that it spawned.
+//
+// It ends when the leader has returned, or, once it was asked to end, when all
+// have returned or were killed. Then Info is published and done is closed.
+type term struct {
+	m   *Manager
+	id  string
+	cmd terminal.Command
+	buf *tail.Buffer
+	in  *input // nil without Command.Stdin
+
+	asked   chan struct{} // closed by the first ask
+	leader  chan struct{} // closed when the leader has returned
+	gone    chan struct{} // closed when every process has returned
+	stopped chan struct{} // closed by the first signal that ends: Process.Stopped
+	killed  chan struct{} // closed by SIGKILL: Process.Killed
+	done    chan struct{} // closed by watch, last: Info is final
+	endedAt time.Time     // valid once done is closed
+	bytes   int           // reserved by buf; guarded by the Manager's mu
+
+	mu sync.Mutex
+	// guards following
+	info     terminal.Info
+	exit     terminal.Exit    // the leader's
+	reason   terminal.Outcome // who asked first; "" for nobody
+	launched bool             // there has been a process
+	natural  bool             // the leader returned before anybody asked
+	death    string           // the signal that closed stopped
+	dead     bool             // killed is closed
+	size     terminal.Size
+	procs    map[*proc]bool // those that have not returned
+}
+
+// A proc is a process of a term.
+type proc struct {
+	terminal.Proc
+	signals chan os.Signal
+}
+
+// newTerm returns a term without processes.
+func newTerm(m *Manager, id string, cmd terminal.Command) *term {
+	limit := cmd.OutputLimit
+	if limit == 0 {
+		limit = m.opts.OutputLimit
+	}
+	t := &term{
+		m: m, id: id, cmd: cmd, buf: tail.New(limit),
+		asked: make(chan struct{}), leader: make(chan struct{}), gone: make(chan struct{}),
+		stopped: make(chan struct{}), killed: make(chan struct{}), done: make(chan struct{}),
+		size:  cmd.Size,
+		procs: map[*proc]bool{},
+		info: terminal.Info{
+			ID: id, Environment: Environment, Command: cmd,
+			Outcome: terminal.Running, Started: time.Now(),
+		},
+	}
+	t.buf.Reserve = func(n int) bool { return m.grow(t, n) }
+	if t.size.IsZero() {
+		t.size = terminal.DefaultSize
+	}
+	if cmd.Stdin {
+		t.in = newInput(nil)
+		if cmd.TTY {
+			t.in.tty = &tty{out: t.output, signal: func(sig os.Signal) { t.signal(sig) }}
+		}
+	}
+	return t
+}
+
+// launch starts the leader.
+func (t *term) launch(args []string, prog Program) {
+	t.run(args, prog, t.in, func(exit terminal.Exit) {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if t.dead {
+			exit = Signal("SIGKILL") // whatever it still says
+		}
+		t.exit = exit
+		t.natural = t.reason == ""
+		close(t.leader)
+	})
+}
+
+// run starts a process; ended is called with its exit. It reports false if the
+// command is past having processes. The goroutine is the Manager's, which joins
+// it in Close by way of gone.
+func (t *term) run(args []string, prog Program, in *input, ended func(terminal.Exit)) (*proc, bool) {
+	p := &proc{signals: make(chan os.Signal, 16)}
+	t.mu.Lock()
+	if t.dead || t.launched && len(t.procs) == 0 {
+		t.mu.Unlock()
+		return nil, false
+	}
+	t.launched = true
+	p.Proc = terminal.Proc{PID: t.m.count(args[0]), Command: strings.Join(args, " ")}
+	t.procs[p] = true
+	t.mu.Unlock()
+	env := maps.Clone(t.m.opts.Env)
+	if env == nil {
+		env = map[string]string{}
+	}
+	maps.Copy(env, t.cmd.Env)
+	process := &Process{
+		Args: slices.Clone(args), Dir: t.cmd.Dir, Env: env,
+		Stdin: reader{in, t.stopped}, Stdout: writer{t}, Stderr: writer{t},
+		TTY: t.cmd.TTY, Size: t.sizeNow,
+		Signals: p.signals, Stopped: t.stopped, Killed: t.killed,
+		Death: t.deathNow, Spawn: t.spawn,
+	}
+	go func() {
+		var exit terminal.Exit // unknown, if the program leaves by runtime.Goexit
+		defer func() {
+			ended(exit)
+			t.returned(p)
+		}()
+		exit = prog(process)
+	}()
+	return p, true
+}
+
+// returned is the end of a process's goroutine.
+func (t *term) returned(p *proc) {
+	t.mu.Lock()
+	delete(t.procs, p)
+	last := len(t.procs) == 0
+	t.mu.Unlock()
+	if last {
+		t.m.mu.Lock()
+		delete(t.m.running, t)
+		t.m.mu.Unlock()
+		close(t.gone)
+	}
+}
+
+// spawn is Process.Spawn.
+func (t *term) spawn(args ...string) (terminal.Proc, error) {
+	if len(args) == 0 {
+		return terminal.Proc{}, fmt.Errorf("memterm: spawn: %w: no words", terminal.ErrBadCommand)
+	}
+	words, prog, err := t.m.words(args)
+	if err != nil {
+		return terminal.Proc{}, fmt.Errorf("memterm: spawn %q: %w", args[0], err)
+	}
+	p, ok := t.run(words, prog, nil, func(terminal.Exit) {})
+	if !ok {
+		return terminal.Proc{}, fmt.Errorf("memterm: spawn %q: %w", args[0], errKilled)
+	}
+	return p.Proc, nil
+}
+
+// watch waits for the end, brings it about when it is asked to, and publishes
+// it. It always returns: a killed process is waited for only a moment.
+func (t *term) watch() {
+	var timeout <-chan time.Time
+	if t.cmd.Timeout > 0 {
+		timer := time.NewTimer(t.cmd.Timeout)
+		defer timer.Stop()
+		timeout = timer.C
+	}
+	select {
+	case <-t.leader:
+	case <-t.killed:
+	case <-t.asked:
+	case <-timeout:
+		t.ask(terminal.TimedOut)
+	}
+	t.mu.Lock()
+	asked := t.reason != ""
+	t.mu.Unlock()
+	if asked {
+		t.reap()
+	} else {
+		t.await(t.leader, settle) // killed by a signal, or there already
+	}
+	t.finish()
+}
+
+// reap ends every process: it asks, waits for the grace, kills, and waits a
+// moment more.
+func (t *term) reap() {
+	t.signal(sigTERM)
+	if !t.await(t.gone, t.m.opts.Grace) {
+		t.kill()
+		t.await(t.gone, settle)
+	}
+}
+
+// await waits for c, for at most d, and not for the rest of d if the processes
+// are killed in the meantime.
+func (t *term) await(c <-chan struct{}, d time.Duration) bool {
+	select {
+	case <-c:
+		return true
+	default:
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	killed := t.killed
+	if t.isDead() {
+		killed = nil
+	}
+	select {
+	case <-c:
+		return true
+	case <-killed:
+	case <-timer.C:
+	}
+	return false
+}
+
+func (t *term) isDead() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.dead
+}
+
+// finish publishes the end.
+func (t *term) finish() {
+	t.mu.Lock()
+	exit := t.exit
+	select {
+	case <-t.leader:
+	default:
+		exit = Signal("SIGKILL")
+	}
+	t.info.Exit = exit
+	switch {
+	case t.reason != "":
+		t.info.Outcome = t.reason
+	case exit.Signal != "":
+		t.info.Outcome = terminal.Signalled
+	case exit.Code != nil:
+		t.info.Outcome = terminal.Exited
+	default:
+		t.info.Outcome = terminal.Unknown
+		t.info.Err = errNoExit
+	}
+	t.info.Ended = time.Now()
+	t.endedAt = t.info.Ended
+	t.info.Left = t.leftLocked()
+	t.buf.Close()
+	t.mu.Unlock()
+	if t.in != nil {
+		t.in.close()
+	}
+	close(t.done)
+}
+
+// errNoExit is the Info.Err of a program that returned neither code nor signal.
+var errNoExit = errors.New("the program did not say how it exited")
+
+// ask asks the command to end, for a reason; the first reason counts.
+func (t *term) ask(reason terminal.Outcome) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.reason == "" && !t.natural && !t.info.Outcome.Ended() {
+		t.reason = reason
+		close(t.asked)
+	}
+}
+
+// kill is SIGKILL.
+func (t *term) kill() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.dead {
+		t.dead = true
+		close(t.killed)
+		t.stopLocked("SIGKILL")
+	}
+}
+
+// stopLocked closes stopped. Called with mu held.
+func (t *term) stopLocked(signal string) {
+	if t.death == "" {
+		t.death = signal
+		close(t.stopped)
+	}
+}
+
+// signal sends sig to every process.
+func (t *term) signal(sig os.Signal) {
+	if SignalName(sig) == "SIGKILL" {
+		t.kill()
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for p := range t.procs {
+		select {
+		case p.signals <- sig:
+		default:
+		}
+	}
+	if ends(sig) {
+		t.stopLocked(SignalName(sig))
+	}
+}
+
+// A writer is the output of a term's processes.
+type writer struct{ t *term }
+
+func (w writer) Write(b []byte) (int, error) {
+	if w.t.isDead() {
+		return 0, errKilled
+	}
+	w.t.output(b)
+	return len(b), nil
+}
+
+var _ io.Writer = writer{}
+
+// output appends to the output, unless the processes are killed or the command
+// has ended.
+func (t *term) output(b []byte) {
+	if len(b) == 0 {
+		return
+	}
+	if t.cmd.TTY {
+		b = crlf(b)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.dead || t.info.Outcome.Ended() {
+		return
+	}
+	if t.info.FirstOutput.IsZero() {
+		t.info.FirstOutput = time.Now()
+	}
+	t.buf.Write(b)
+}
+
+func (t *term) sizeNow() terminal.Size {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.size
+}
+
+func (t *term) deathNow() terminal.Exit {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.death == "" {
+		return Signal("SIGTERM")
+	}
+	return Signal(t.death)
+}
+
+// ended reports whether done is closed. It takes no lock.
+func (t *term) ended() bool {
+	select {
+	case <-t.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// left returns the processes that have not returned, never nil.
+func (t *term) left() []terminal.Proc {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.leftLocked()
+}
+
+// leftLocked is left with mu held.
+func (t *term) leftLocked() []terminal.Proc {
+	left := []terminal.Proc{}
+	for p := range t.procs {
+		left = append(left, p.Proc)
+	}
+	slices.SortFunc(left, func(a, b terminal.Proc) int { return a.PID - b.PID })
+	return left
+}
+
+// Info implements [terminal.Terminal].
+func (t *term) Info() terminal.Info {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	info := t.info
+	info.Left = slices.Clone(info.Left)
+	return info
+}
+
+// Done implements [terminal.Terminal].
+func (t *term) Done() <-chan struct{} { return t.done }
+
+// ReadOutput implements [terminal.Terminal].
+func (t *term) ReadOutput(ctx context.Context, cursor int64, wait time.Duration) (terminal.Output, error) {
+	c, err := t.buf.Wait(ctx, cursor, terminal.MaxText, wait)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	// Output is written and closed under mu: read again what may have changed
+	// since, so that text and Info are of one instant.
+	if err == nil && (c.Text == "" || c.Closed != t.info.Outcome.Ended()) {
+		c = t.buf.Read(cursor, terminal.MaxText)
+	}
+	info := t.info
+	info.Left = slices.Clone(info.Left)
+	return terminal.Output{Text: c.Text, NextCursor: c.Next, More: c.More, Truncated: c.Truncated, Info: info}, err
+}
+
+// WriteInput implements [terminal.Terminal].
+func (t *term) WriteInput(ctx context.Context, text string) (int, error) {
+	if t.in == nil {
+		return 0, fmt.Errorf("memterm: terminal %s: %w: start the command with Stdin", t.id, terminal.ErrNoInput)
+	}
+	n, err := t.in.Write(ctx, text)
+	if err != nil {
+		err = fmt.Errorf("memterm: terminal %s: write: %w", t.id, err)
+	}
+	return n, err
+}
+
+// Resize implements [terminal.Terminal].
+func (t *term) Resize(size terminal.Size) error {
+	if !t.cmd.TTY {
+		return fmt.Errorf("memterm: terminal %s: resize: the command has no terminal: %w", t.id, errors.ErrUnsupported)
+	}
+	if err := (terminal.Command{Args: []string{"resize"}, Size: size}).Check(); err != nil || size.IsZero() {
+		return fmt.Errorf("memterm: terminal %s: resize to %d × %d: rows and columns must be positive", t.id, size.Rows, size.Cols)
+	}
+	t.mu.Lock()
+	changed := size != t.size && !t.info.Outcome.Ended()
+	if changed {
+		t.size = size
+	}
+	t.mu.Unlock()
+	if changed {
+		t.signal(sigWINCH)
+	}
+	return nil
+}
+
+// Signal implements [terminal.Terminal].
+func (t *term) Signal(sig os.Signal) error {
+	if t.ended() {
+		return fmt.Errorf("memterm: terminal %s: signal: %w", t.id, terminal.ErrEnded)
+	}
+	t.signal(sig)
+	return nil
+}
+
+// Stop implements [terminal.Terminal].
+func (t *term) Stop(ctx context.Context) (terminal.Info, error) {
+	t.ask(terminal.Stopped)
+	return terminal.Wait(ctx, t)
+}
