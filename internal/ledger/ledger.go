@@ -1,0 +1,228 @@
+// Package ledger records what a session holds: which commands it runs and on
+// whose behalf, which of them a user was shown and no tool-end has taken note
+// of, how many slots are taken, and what a peer must still be told to release.
+//
+// It only keeps the books. It starts, stops and releases nothing, so no method
+// blocks, and all of them may be called from any number of goroutines.
+package ledger
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/termbridge/termbridge/terminal"
+)
+
+// A Ledger holds the entries of one session. O is what owns a command: a tool
+// call, the session itself. It is read by equality only.
+type Ledger[O comparable] struct {
+	slots int
+
+	mu sync.Mutex
+	// guards following, and the fields of every Entry
+	entries []*Entry[O] // in the order of Reserve
+	closed  bool
+}
+
+// An Entry is one command, from before it is started until it is forgotten.
+type Entry[O comparable] struct {
+	ledger  *Ledger[O]
+	slot    bool              // it takes one of the slots while it lives
+	owner   O                 // who ends it
+	term    terminal.Terminal // nil until Started
+	pending bool              // shown, and no tool-end took note yet
+	swept   bool              // no longer in the ledger
+}
+
+// New returns an empty Ledger with so many slots.
+func New[O comparable](slots int) *Ledger[O] { return &Ledger[O]{slots: slots} }
+
+// Reserve enters a command that is about to be started on behalf of owner. With
+// slot it takes one of the slots, now: a start that is still under way counts,
+// a command that has ended does not. Without a free slot the error wraps
+// [terminal.ErrTooMany], and after Close it is [terminal.ErrClosed].
+//
+// The caller ends every reservation by Started or Forget.
+func (l *Ledger[O]) Reserve(owner O, slot bool) (*Entry[O], error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil, terminal.ErrClosed
+	}
+	if slot {
+		taken := 0
+		for _, e := range l.entries {
+			if e.slot && e.live() {
+				taken++
+			}
+		}
+		if taken >= l.slots {
+			return nil, fmt.Errorf("%w: %d of %d run already", terminal.ErrTooMany, taken, l.slots)
+		}
+	}
+	e := &Entry[O]{ledger: l, slot: slot, owner: owner}
+	l.entries = append(l.entries, e)
+	return e, nil
+}
+
+// live reports whether the command is starting or running. Called with mu held.
+func (e *Entry[O]) live() bool {
+	if e.term == nil {
+		return true
+	}
+	select {
+	case <-e.term.Done():
+		return false
+	default:
+		return true
+	}
+}
+
+// Started enters the terminal of a command that has started. It returns false
+// if the entry was swept meanwhile: then nobody else knows t, and the caller
+// must stop it.
+func (e *Entry[O]) Started(t terminal.Terminal) bool {
+	e.ledger.mu.Lock()
+	defer e.ledger.mu.Unlock()
+	e.term = t
+	return !e.swept
+}
+
+// Forget removes the entry and so gives its slot back.
+func (e *Entry[O]) Forget() {
+	e.ledger.mu.Lock()
+	defer e.ledger.mu.Unlock()
+	e.ledger.sweep(func(other *Entry[O]) bool { return other == e })
+}
+
+// Show marks that the user sees the command's terminal in its owner's card.
+func (e *Entry[O]) Show() {
+	e.ledger.mu.Lock()
+	defer e.ledger.mu.Unlock()
+	e.pending = true
+}
+
+// Terminal returns the entry's terminal, nil before Started.
+func (e *Entry[O]) Terminal() terminal.Terminal {
+	e.ledger.mu.Lock()
+	defer e.ledger.mu.Unlock()
+	return e.term
+}
+
+// TakePending reports whether a command of owner was shown and not taken note
+// of, and takes note: the next call returns false until another one is shown.
+func (l *Ledger[O]) TakePending(owner O) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	taken := false
+	for _, e := range l.entries {
+		if e.owner == owner && e.pending {
+			e.pending = false
+			taken = true
+		}
+	}
+	return taken
+}
+
+// Adopt hands the commands of one owner to another, also those that are still
+// starting.
+func (l *Ledger[O]) Adopt(from, to O) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.entries {
+		if e.owner == from {
+			e.owner = to
+		}
+	}
+}
+
+// Owned returns the terminals of the started commands of owner, live and ended,
+// in the order of their starts.
+func (l *Ledger[O]) Owned(owner O) []terminal.Terminal {
+	return l.terminals(func(e *Entry[O]) bool { return e.owner == owner })
+}
+
+// All returns the terminals of all started commands.
+func (l *Ledger[O]) All() []terminal.Terminal {
+	return l.terminals(func(*Entry[O]) bool { return true })
+}
+
+func (l *Ledger[O]) terminals(match func(*Entry[O]) bool) []terminal.Terminal {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var ts []terminal.Terminal
+	for _, e := range l.entries {
+		if e.term != nil && match(e) {
+			ts = append(ts, e.term)
+		}
+	}
+	return ts
+}
+
+// Find returns the entry of the terminal with this id, or an error that wraps
+// [terminal.ErrNotFound].
+func (l *Ledger[O]) Find(id string) (*Entry[O], error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.entries {
+		if e.term != nil && e.term.Info().ID == id {
+			return e, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: %q", terminal.ErrNotFound, id)
+}
+
+// Sweep removes the entries that match and returns the terminals of those that
+// had started; for the others Started will return false. Match is called with
+// the owner, and whether the entry has a slot, under the Ledger's lock: it must
+// not call back.
+func (l *Ledger[O]) Sweep(match func(owner O, slot bool) bool) []terminal.Terminal {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.sweep(func(e *Entry[O]) bool { return match(e.owner, e.slot) })
+}
+
+// Prune removes entries of ended commands with a slot, the oldest first, until
+// no more than keep of them are left.
+func (l *Ledger[O]) Prune(keep int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ended := 0
+	for _, e := range l.entries {
+		if e.slot && !e.live() {
+			ended++
+		}
+	}
+	l.sweep(func(e *Entry[O]) bool {
+		if ended <= keep || !e.slot || e.live() {
+			return false
+		}
+		ended--
+		return true
+	})
+}
+
+// Close refuses new entries and sweeps all that there are.
+func (l *Ledger[O]) Close() []terminal.Terminal {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	return l.sweep(func(*Entry[O]) bool { return true })
+}
+
+// sweep removes what matches and returns its terminals. Called with mu held.
+func (l *Ledger[O]) sweep(match func(*Entry[O]) bool) []terminal.Terminal {
+	var ts []terminal.Terminal
+	l.entries = slices.DeleteFunc(l.entries, func(e *Entry[O]) bool {
+		if !match(e) {
+			return false
+		}
+		e.swept = true
+		if e.term != nil {
+			ts = append(ts, e.term)
+		}
+		return true
+	})
+	return ts
+}

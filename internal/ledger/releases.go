@@ -1,0 +1,66 @@
+package ledger
+
+import "sync"
+
+// Releases lists what a peer holds for us and must be told to release, each
+// thing exactly once. The zero value is an empty list.
+type Releases struct {
+	mu sync.Mutex
+	// guards following
+	held map[string]*Release
+	list []*Release // the same, in the order of Hold
+}
+
+// A Release is the duty to release one thing.
+type Release struct {
+	// ID is the peer's name for it. A peer may use it again once it is settled.
+	ID string
+
+	releases *Releases
+	settled  chan struct{} // closed by Settle
+}
+
+// Hold enters a duty, or returns false if there is one for id already: then a
+// peer gave the same name to two things that both live.
+func (r *Releases) Hold(id string) (*Release, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.held[id] != nil {
+		return nil, false
+	}
+	if r.held == nil {
+		r.held = make(map[string]*Release)
+	}
+	h := &Release{ID: id, releases: r, settled: make(chan struct{})}
+	r.held[id] = h
+	r.list = append(r.list, h)
+	return h, true
+}
+
+// Settle ends the duty: the peer answered, or is gone. Later calls do nothing.
+func (h *Release) Settle() {
+	r := h.releases
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.held[h.ID] != h {
+		return
+	}
+	delete(r.held, h.ID)
+	for i, other := range r.list {
+		if other == h {
+			r.list = append(r.list[:i], r.list[i+1:]...)
+			break
+		}
+	}
+	close(h.settled)
+}
+
+// Settled returns a channel that Settle closes.
+func (h *Release) Settled() <-chan struct{} { return h.settled }
+
+// Open returns the duties that are not settled, in the order of Hold.
+func (r *Releases) Open() []*Release {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]*Release(nil), r.list...)
+}
