@@ -258,6 +258,17 @@ func (c *Client) CloseSession(ctx context.Context, id acp.SessionId) error {
 	return err
 }
 
+// Sync returns once the client has handled every update that the agent sent
+// before. Prompt and CloseSession do as much by themselves.
+func (c *Client) Sync(ctx context.Context) error {
+	// The SDK hands out a reply only after the notifications that came before.
+	_, err := c.peer.CallExtension(ctx, "_fakeconn/sync", nil)
+	if re, ok := errors.AsType[*acp.RequestError](err); ok && re.Code == acp.NewMethodNotFound("").Code {
+		return nil
+	}
+	return err
+}
+
 // Inject lets a fault act on lines that are sent from now on.
 func (c *Client) Inject(f Fault) *Injected {
 	i := &Injected{Fault: f, f: c.filter}

@@ -397,8 +397,8 @@ func edit(path string, f func(m map[string]any, name string)) func(string) strin
 		var line map[string]any
 		d := json.NewDecoder(strings.NewReader(raw))
 		d.UseNumber()
-		if d.Decode(&line) != nil {
-			return raw
+		if d.Decode(&line) != nil || line == nil {
+			return raw // no object
 		}
 		m := line
 		for _, name := range names[:len(names)-1] {

@@ -225,6 +225,7 @@ func (p *pipe) Read(b []byte) (int, error) {
 			next := p.items[0]
 			wait, until = time.Until(next.due), next.until
 			if wait <= 0 && open(until) {
+				p.items[0] = item{} // or the queue keeps it
 				p.items = p.items[1:]
 				p.bytes -= len(next.raw)
 				p.rest = next.raw
