@@ -1,0 +1,237 @@
+package execenv
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// cgroups are the cgroups (version 2) of a Local: one directory, with one
+// below it for each live session. They limit nothing. They know every process
+// that a session started, whatever it did to hide, and end it in one write.
+// A nil *cgroups has none.
+type cgroups struct {
+	dir string
+
+	mu sync.Mutex
+	// guards following
+	all  []*cgroup
+	free []*cgroup
+	off  bool // the kernel refused to start a process in one
+}
+
+// A cgroup is that of one session. A nil *cgroup is none.
+type cgroup struct {
+	of  *cgroups
+	dir string
+}
+
+// newCgroups makes a directory below parent, which is the agent's own cgroup
+// if it is "". It returns nil where that cannot be done, which is usual: only
+// root, and users to whom systemd has delegated a cgroup, may.
+func newCgroups(parent, name string) *cgroups {
+	switch parent {
+	case NoCgroup:
+		return nil
+	case "":
+		if parent = ownCgroup(); parent == "" {
+			return nil
+		}
+	}
+	dir := filepath.Join(parent, "termbridge-"+name)
+	if os.Mkdir(dir, 0o755) != nil {
+		return nil
+	}
+	if _, err := os.Stat(filepath.Join(dir, "cgroup.kill")); err != nil { // before Linux 5.14
+		os.Remove(dir)
+		return nil
+	}
+	return &cgroups{dir: dir}
+}
+
+// ownCgroup returns the directory of the agent's cgroup, or "".
+func ownCgroup() string {
+	data, _ := os.ReadFile("/proc/self/cgroup")
+	path, found := "", false
+	for line := range strings.Lines(string(data)) {
+		if path, found = strings.CutPrefix(strings.TrimSuffix(line, "\n"), "0::"); found {
+			break
+		}
+	}
+	if !found {
+		return ""
+	}
+	mounts, _ := os.ReadFile("/proc/self/mountinfo")
+	for line := range strings.Lines(string(mounts)) {
+		mount, rest, _ := strings.Cut(line, " - ")
+		fields := strings.Fields(mount)
+		if len(fields) < 5 || !strings.HasPrefix(rest, "cgroup2 ") {
+			continue
+		}
+		root, point := fields[3], fields[4]
+		if below, ok := strings.CutPrefix(path, strings.TrimSuffix(root, "/")); ok {
+			return filepath.Join(point, below)
+		}
+	}
+	return ""
+}
+
+// get returns an empty cgroup. They are used again: making one costs more than
+// all else that a start does beside the exec.
+func (s *cgroups) get() *cgroup {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.off {
+		return nil
+	}
+	if n := len(s.free); n > 0 {
+		g := s.free[n-1]
+		s.free = s.free[:n-1]
+		return g
+	}
+	g := &cgroup{of: s, dir: filepath.Join(s.dir, strconv.Itoa(len(s.all)))}
+	if os.Mkdir(g.dir, 0o755) != nil {
+		return nil
+	}
+	s.all = append(s.all, g)
+	return g
+}
+
+// put gives a cgroup back in which nothing runs any more.
+func (g *cgroup) put() {
+	if g == nil {
+		return
+	}
+	g.of.mu.Lock()
+	defer g.of.mu.Unlock()
+	g.of.free = append(g.of.free, g)
+}
+
+// kill ends everything in all of them.
+func (s *cgroups) kill() {
+	if s != nil {
+		killCgroup(s.dir)
+	}
+}
+
+// procs returns the processes in all of them.
+func (s *cgroups) procs() []int {
+	if s == nil {
+		return nil
+	}
+	return cgroupProcs(s.dir)
+}
+
+// remove removes the directories, as far as they are empty.
+func (s *cgroups) remove() {
+	if s != nil {
+		removeCgroup(s.dir)
+	}
+}
+
+// enter makes the process that attr starts a member; entered ends that.
+func (g *cgroup) enter(attr *syscall.SysProcAttr) bool {
+	if g == nil {
+		return false
+	}
+	fd, err := unix.Open(g.dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	attr.UseCgroupFD, attr.CgroupFD = true, fd
+	return true
+}
+
+func (g *cgroup) entered(attr *syscall.SysProcAttr) {
+	unix.Close(attr.CgroupFD)
+	attr.UseCgroupFD, attr.CgroupFD = false, 0
+}
+
+// mayRefuse reports whether err may be the cgroup's, not the program's: a
+// system call filter, a cgroup that is not ours after all, or has threads.
+func mayRefuse(err error) bool {
+	switch {
+	case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EINVAL), errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES),
+		errors.Is(err, unix.EBUSY), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENODEV):
+		return true
+	}
+	return false
+}
+
+// turnOff ends the use of cgroups.
+func (s *cgroups) turnOff() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.off = true
+}
+
+// populated reports whether a process runs in it. Zombies do not count.
+func (g *cgroup) populated() bool {
+	if g == nil {
+		return false
+	}
+	var buf [128]byte
+	fd, err := unix.Open(filepath.Join(g.dir, "cgroup.events"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	n, _ := unix.Read(fd, buf[:])
+	return strings.Contains(string(buf[:max(n, 0)]), "populated 1")
+}
+
+func (g *cgroup) procs() []int {
+	if !g.populated() {
+		return nil
+	}
+	return cgroupProcs(g.dir)
+}
+
+func (g *cgroup) kill() {
+	if g != nil {
+		killCgroup(g.dir)
+	}
+}
+
+func killCgroup(dir string) { os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0) }
+
+// cgroupProcs returns the processes in dir and below: a command may be an
+// agent with cgroups of its own.
+func cgroupProcs(dir string) (pids []int) {
+	data, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	for line := range strings.Lines(string(data)) {
+		if pid, err := strconv.Atoi(strings.TrimSpace(line)); err == nil && pid > 0 {
+			pids = append(pids, pid)
+		}
+	}
+	for _, sub := range subdirs(dir) {
+		pids = append(pids, cgroupProcs(sub)...)
+	}
+	return pids
+}
+
+func removeCgroup(dir string) {
+	for _, sub := range subdirs(dir) {
+		removeCgroup(sub)
+	}
+	os.Remove(dir)
+}
+
+func subdirs(dir string) (dirs []string) {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if e.IsDir() {
+			dirs = append(dirs, filepath.Join(dir, e.Name()))
+		}
+	}
+	return dirs
+}

@@ -1,0 +1,206 @@
+package execenv
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/termbridge/termbridge/terminal"
+)
+
+// Local runs processes on this machine. It is an [Executor], and its processes
+// with Spec.Group or Spec.TTY are [Session] values.
+//
+// # What it owns
+//
+// Every process gets a mark in its environment (TERMBRIDGE_ID), which all that
+// it starts inherits. By the mark, by the session and by descent [Session.StopTree] finds
+// the whole tree of a process, daemons included; where a cgroup (version 2) can
+// be had, by that too, and then nothing escapes. What a command leaves behind
+// at its natural end runs on, is named by [Session.Survivors], and ends when
+// the Local is closed.
+//
+// If the agent dies without Close, a watchdog ends everything with the mark.
+// It is one /bin/sh, started with the first process, that waits for the end of
+// a pipe which only the agent holds open.
+//
+// # Caveats
+//
+// A process that cleared its environment and left its session is found by a
+// cgroup only. The processes of other users (sudo) can be named but not ended.
+// When a process exits whose controlling terminal is its own (TTY.Input), the
+// kernel sends SIGHUP to what it left in the foreground. Signals that the agent
+// ignores, its processes ignore as well.
+type Local struct {
+	opts LocalOptions
+	mark string // unique; see markName
+
+	background sync.WaitGroup // the goroutines that Close joins
+	starting   sync.WaitGroup // Starts under way
+
+	mu sync.Mutex
+	// guards following
+	closed  bool
+	count   int                   // processes started, for their marks
+	live    map[*process]struct{} // not reaped
+	drained map[*stream]struct{}  // read to nowhere for processes that outlived theirs
+	left    map[ident]bool        // outlived their process
+	since   uint64                // the start of the first process; 0: none yet
+	dog     *watchdog
+	groups  *cgroups // nil: not looked for
+
+	closing sync.Once
+	result  error // of Close
+}
+
+// LocalOptions are the options of [NewLocal].
+type LocalOptions struct {
+	// Grace is how long Close waits between asking and killing; 0 is
+	// [terminal.StopGrace].
+	Grace time.Duration
+
+	// Cgroup is the directory of a cgroup (version 2) below which processes
+	// get cgroups of their own. "" is the agent's own cgroup; [NoCgroup] is
+	// none. A directory that cannot be used is as good as none.
+	Cgroup string
+}
+
+// NoCgroup is the LocalOptions.Cgroup that uses no cgroups.
+const NoCgroup = "none"
+
+// markName is the environment variable with the marks of a process: one entry
+// "EXECUTOR.NUMBER," per Local above it, the outermost first. Thus an agent
+// that runs as a command of another can be found with all its own commands.
+const markName = "TERMBRIDGE_ID"
+
+// starts bounds the starts at one time, in all of the agent: each may pin an
+// operating system thread, which Go never gives back, and more at once than
+// there are processors are not faster.
+var starts = semaphore.NewWeighted(int64(max(4, 2*runtime.GOMAXPROCS(0))))
+
+// NewLocal returns a Local. It starts nothing and holds nothing open before
+// its first process is started. Nil options are the defaults.
+func NewLocal(opts *LocalOptions) *Local {
+	l := &Local{
+		mark:    rand.Text(),
+		live:    make(map[*process]struct{}),
+		drained: make(map[*stream]struct{}),
+		left:    make(map[ident]bool),
+	}
+	if opts != nil {
+		l.opts = *opts
+	}
+	if l.opts.Grace == 0 {
+		l.opts.Grace = terminal.StopGrace
+	}
+	return l
+}
+
+// Command returns a process that is not started. With Spec.Group or Spec.TTY
+// it is a [Session].
+func (l *Local) Command(ctx context.Context, spec Spec) Process {
+	p := &process{
+		local:  l,
+		ctx:    ctx,
+		spec:   spec,
+		exited: make(chan struct{}),
+		reaped: make(chan struct{}),
+	}
+	if spec.Group || spec.TTY != nil {
+		s := &session{process: p, looked: make(chan struct{})}
+		p.session = s
+		return s
+	}
+	return p
+}
+
+// Close ends every process that still runs and all that others left behind:
+// it asks, waits, and kills. Then it ends the watchdog and joins its
+// goroutines. No process can be started any more: [terminal.ErrClosed]. What
+// could not be ended is reported as a [*terminal.LeakError]. Later calls wait
+// for the first and return its result.
+func (l *Local) Close() error {
+	l.closing.Do(func() { l.result = l.close() })
+	return l.result
+}
+
+func (l *Local) close() error {
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.starting.Wait()
+
+	left := l.stopAll(l.opts.Grace)
+
+	l.mu.Lock()
+	for s := range l.drained {
+		s.f.Close()
+	}
+	dog, groups := l.dog, l.groups
+	l.mu.Unlock()
+	dog.dismiss()
+	groups.remove()
+
+	if len(left) > 0 {
+		// Their watchers, if any, may never return.
+		return &terminal.LeakError{Leaks: []terminal.Leak{{What: "process", Procs: left}}}
+	}
+	l.background.Wait()
+	return nil
+}
+
+// enter registers a start and returns the mark of the new process, or
+// terminal.ErrClosed. l.starting.Done ends it.
+func (l *Local) enter() (mark string, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return "", terminal.ErrClosed
+	}
+	if err := l.guard(); err != nil {
+		return "", err
+	}
+	l.starting.Add(1)
+	l.count++
+	return fmt.Sprintf("%s.%d,", l.mark, l.count), nil
+}
+
+// environ returns the environment of a process of spec.
+func environ(spec *Spec, mark string) []string {
+	vars := spec.Env.vars()
+	if _, ok := spec.Env.with["TERM"]; !ok && !spec.Env.without["TERM"] {
+		// Not the agent's: that is another terminal, or none.
+		vars["TERM"] = "dumb"
+		if spec.TTY != nil {
+			vars["TERM"] = "xterm-256color"
+		}
+	}
+	if _, ok := spec.Env.with["PWD"]; !ok && spec.Dir != "" {
+		vars["PWD"] = spec.Dir // as os/exec does, for shells that believe it
+	}
+	vars[markName] = os.Getenv(markName) + mark
+	list := make([]string, 0, len(vars))
+	for name, value := range vars {
+		list = append(list, name+"="+value)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// getenv returns the value of name in a list of "NAME=value".
+func getenv(environ []string, name string) string {
+	for _, kv := range environ {
+		if value, ok := strings.CutPrefix(kv, name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}

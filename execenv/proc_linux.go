@@ -1,0 +1,152 @@
+package execenv
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/termbridge/termbridge/terminal"
+	"golang.org/x/sys/unix"
+)
+
+const defaultLang = "C.UTF-8"
+
+// ticks is how many units of a process's start time a second has: USER_HZ.
+const ticks = 100
+
+// now returns the present as processes' start times are counted, or a little
+// earlier.
+func now() uint64 {
+	var t unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &t) != nil {
+		return 0
+	}
+	return uint64(max(0, t.Nano()/(1e9/ticks)-1))
+}
+
+// An ident is a process for all time: its id may be given to another, but not
+// with the same start.
+type ident struct {
+	pid   int
+	start uint64
+}
+
+// A proc is a line of the process table.
+type proc struct {
+	ident
+	ppid, pgid, sid int
+	dead            bool // a zombie, or worse
+}
+
+// allProcs returns the process table, in the order of the ids.
+func allProcs() []proc {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1)
+	procs := make([]proc, 0, len(names))
+	for _, name := range names {
+		if pid, err := strconv.Atoi(name); err == nil {
+			if p, ok := readProc(pid); ok {
+				procs = append(procs, p)
+			}
+		}
+	}
+	return procs
+}
+
+func readProc(pid int) (p proc, ok bool) {
+	var buf [512]byte
+	stat := readProcFile(pid, "stat", buf[:])
+	// The name in parentheses may hold anything.
+	i := bytes.LastIndexByte(stat, ')')
+	if i < 0 {
+		return p, false
+	}
+	fields := strings.Fields(string(stat[i+1:]))
+	if len(fields) < 20 {
+		return p, false
+	}
+	p.pid = pid
+	p.dead = fields[0] == "Z" || fields[0] == "X"
+	p.ppid, _ = strconv.Atoi(fields[1])
+	p.pgid, _ = strconv.Atoi(fields[2])
+	p.sid, _ = strconv.Atoi(fields[3])
+	p.start, _ = strconv.ParseUint(fields[19], 10, 64)
+	return p, true
+}
+
+// readProcFile reads as much of a file as buf holds.
+func readProcFile(pid int, name string, buf []byte) []byte {
+	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/"+name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	defer unix.Close(fd)
+	n := 0
+	for n < len(buf) {
+		m, err := unix.Read(fd, buf[n:])
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil || m <= 0 {
+			break
+		}
+		n += m
+	}
+	return buf[:n]
+}
+
+// hasMark reports whether a process's environment holds mark. Known is false
+// if there was no environment to see: it has none, is another user's, or is in
+// the middle of an exec.
+func (p proc) hasMark(mark []byte) (has, known bool) {
+	if p.ppid == 2 || p.pid == 2 { // threads of the kernel
+		return false, true
+	}
+	env, err := os.ReadFile("/proc/" + strconv.Itoa(p.pid) + "/environ")
+	return bytes.Contains(env, mark), err != nil || len(env) > 0
+}
+
+// alive reports whether the very process still runs. Zombies do not.
+func (id ident) alive() bool {
+	p, ok := readProc(id.pid)
+	return ok && p.ident == id && !p.dead
+}
+
+// signal signals the very process, or returns os.ErrProcessDone.
+func (id ident) signal(sig syscall.Signal) error {
+	fd, err := unix.PidfdOpen(id.pid, 0)
+	switch {
+	case err == nil: // what fd names is checked, and cannot change any more
+		defer unix.Close(fd)
+		if !id.alive() {
+			return os.ErrProcessDone
+		}
+		err = unix.PidfdSendSignal(fd, sig, nil, 0)
+	case !errors.Is(err, unix.ESRCH) && id.alive(): // no pidfds, or no descriptors
+		err = unix.Kill(id.pid, sig)
+	}
+	if errors.Is(err, unix.ESRCH) {
+		return os.ErrProcessDone
+	}
+	return err
+}
+
+// describe returns the process for people.
+func (id ident) describe() terminal.Proc {
+	var buf [maxCommand]byte
+	line := bytes.TrimRight(readProcFile(id.pid, "cmdline", buf[:]), "\x00")
+	command := strings.ToValidUTF8(string(bytes.ReplaceAll(line, []byte{0}, []byte{' '})), "\uFFFD")
+	if command == "" {
+		command = strings.TrimSpace(string(readProcFile(id.pid, "comm", buf[:])))
+	}
+	return terminal.Proc{PID: id.pid, Command: command}
+}
+
+const maxCommand = 200

@@ -1,0 +1,540 @@
+package execenv
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/termbridge/termbridge/terminal"
+)
+
+// A process is a Process of a Local.
+//
+// Its exit is two steps. First the kernel reports it and exited is closed; the
+// process is then a zombie, which keeps its process id, and with it the ids of
+// its group and session, from being given to a stranger. Then it is reaped: at
+// once if it ended by itself, else when the stop that holds it is through.
+// Signals to the group are sent between the start and that instant only.
+type process struct {
+	local   *Local
+	ctx     context.Context // of Command, as in exec.CommandContext
+	spec    Spec
+	session *session // of a group; nil without
+
+	// Set by Start and the pipe methods, before anything runs at the same time.
+	child     *child
+	term      *ptmx       // the agent's side of the terminal; nil without one
+	piped     [3]*os.File // the process's ends of the pipes of the pipe methods
+	theirs    []*os.File  // what is the process's alone once it has started
+	ours      []*os.File  // the agent's ends that copiers and StdinPipe use
+	streams   []*stream   // the agent's ends of outputs that the caller reads
+	since     uint64      // no process of it is older
+	copiers   []func() error
+	copied    chan error    // one for each copier
+	keepAlive func() bool   // takes back the kill by ctx
+	killed    chan struct{} // closed after that kill
+	cause     error         // why ctx killed; valid after killed
+
+	mu sync.Mutex
+	// guards following
+	phase  phase
+	waited bool // Wait was called
+	exit   terminal.Exit
+	holds  int // stops that need the process unreaped
+
+	exited chan struct{} // closed by watch, exit is valid then
+	reaped chan struct{} // closed when the process id may be a stranger's
+}
+
+type phase int
+
+const (
+	ready phase = iota
+	starting
+	failed
+	running
+	zombie // exited, not reaped
+	gone
+)
+
+// ID returns the process id.
+func (p *process) ID() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.phase < running {
+		return ""
+	}
+	return strconv.Itoa(p.child.pid)
+}
+
+func (p *process) Run() error {
+	if err := p.Start(); err != nil {
+		return err
+	}
+	return p.Wait()
+}
+
+func (p *process) Start() error {
+	p.mu.Lock()
+	if p.phase != ready {
+		p.mu.Unlock()
+		return errors.New("execenv: already started")
+	}
+	p.phase = starting
+	p.mu.Unlock()
+
+	err := p.start()
+	closeAll(p.theirs)
+	p.theirs = nil
+	if err == nil {
+		return nil
+	}
+	closeAll(p.ours)
+	for _, s := range p.streams {
+		s.Close()
+	}
+	p.mu.Lock()
+	p.phase = failed
+	p.mu.Unlock()
+	return &StartError{Path: p.spec.Path, Dir: p.spec.Dir, Err: err}
+}
+
+// start does the work of Start, which cleans up.
+func (p *process) start() error {
+	if err := p.check(); err != nil {
+		return err
+	}
+	if err := starts.Acquire(p.ctx, 1); err != nil || p.ctx.Err() != nil {
+		if err == nil {
+			starts.Release(1)
+		}
+		return context.Cause(p.ctx)
+	}
+	defer starts.Release(1)
+	mark, err := p.local.enter()
+	if err != nil {
+		return err
+	}
+	defer p.local.starting.Done()
+
+	l := launch{
+		dir:     p.spec.Dir,
+		argv:    append([]string{p.spec.Path}, p.spec.Args...),
+		env:     environ(&p.spec, mark),
+		session: p.session != nil,
+		control: p.spec.TTY != nil && p.spec.TTY.Input,
+	}
+	if l.path, err = lookPath(p.spec.Path, getenv(l.env, "PATH")); err != nil {
+		return explain(err, p.spec.Path, l.dir)
+	}
+	files, err := p.stdio()
+	if err != nil {
+		return explain(err, "", "")
+	}
+	var group *cgroup
+	if p.session != nil {
+		p.session.mark = mark
+		group = p.local.groups.get()
+	}
+	p.since = now()
+	if p.child, err = l.start(files, group); err != nil {
+		group.put()
+		return explain(err, l.path, l.dir)
+	}
+
+	if p.session != nil {
+		if p.session.group = p.child.group; p.session.group == nil {
+			group.put()
+		}
+	}
+	p.copied = make(chan error, len(p.copiers))
+	for _, f := range p.copiers {
+		go func() { p.copied <- f() }() // joined by Wait
+	}
+	p.mu.Lock()
+	p.phase = running
+	p.mu.Unlock()
+	p.local.run(p)
+	if p.ctx.Done() != nil {
+		p.killed = make(chan struct{})
+		p.keepAlive = context.AfterFunc(p.ctx, p.killByContext)
+	}
+	return nil
+}
+
+func (p *process) check() error {
+	s := &p.spec
+	if s.Path == "" {
+		return fmt.Errorf("%w: no program given", ErrNoCommand)
+	}
+	for _, word := range append([]string{s.Path, s.Dir}, s.Args...) {
+		if strings.ContainsRune(word, 0) {
+			return fmt.Errorf("%w: a NUL byte in %q", syscall.EINVAL, word)
+		}
+	}
+	for name, value := range s.Env.with {
+		if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(value, 0) {
+			return fmt.Errorf("%w: environment variable %q", syscall.EINVAL, name+"="+value)
+		}
+	}
+	if s.TTY != nil && (s.Stdin != nil || s.Stdout != nil || s.Stderr != nil) {
+		return fmt.Errorf("%w: TTY excludes Stdin, Stdout and Stderr", syscall.EINVAL)
+	}
+	return nil
+}
+
+// stdio opens what the process gets as standard input, output and error.
+func (p *process) stdio() (files [3]*os.File, err error) {
+	tty := p.spec.TTY
+	if tty != nil {
+		var side *os.File
+		if p.term, side, err = openTerminal(*tty); err != nil {
+			return files, err
+		}
+		p.theirs = append(p.theirs, side)
+		p.streams = append(p.streams, p.term.stream)
+		files = [3]*os.File{side, side, side}
+	}
+	if tty == nil || !tty.Input {
+		if files[0], err = p.openInput(); err != nil {
+			return files, err
+		}
+	}
+	if tty != nil {
+		return files, nil
+	}
+	if files[1], err = p.openOutput(1, p.spec.Stdout); err != nil {
+		return files, err
+	}
+	if p.spec.Stderr != nil && sameWriter(p.spec.Stderr, p.spec.Stdout) {
+		files[2] = files[1] // so that one writer is never called from two goroutines
+		return files, nil
+	}
+	files[2], err = p.openOutput(2, p.spec.Stderr)
+	return files, err
+}
+
+func (p *process) openInput() (*os.File, error) {
+	switch r := p.spec.Stdin.(type) {
+	case nil:
+		return p.openNull(0, os.O_RDONLY)
+	case *os.File:
+		return r, nil
+	}
+	pr, pw, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	p.theirs = append(p.theirs, pr)
+	p.ours = append(p.ours, pw)
+	p.copiers = append(p.copiers, func() error {
+		_, err := io.Copy(pw, p.spec.Stdin)
+		if errors.Is(err, syscall.EPIPE) || errors.Is(err, os.ErrClosed) {
+			err = nil // the process did not want all of it
+		}
+		return errors.Join(err, ignoreClosed(pw.Close()))
+	})
+	return pr, nil
+}
+
+func (p *process) openOutput(n int, w io.Writer) (*os.File, error) {
+	switch w := w.(type) {
+	case nil:
+		return p.openNull(n, os.O_WRONLY)
+	case *os.File:
+		return w, nil
+	}
+	pr, pw, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	p.theirs = append(p.theirs, pw)
+	p.ours = append(p.ours, pr)
+	p.copiers = append(p.copiers, func() error {
+		_, err := io.Copy(w, pr)
+		return errors.Join(ignoreClosed(err), ignoreClosed(pr.Close()))
+	})
+	return pw, nil
+}
+
+// openNull returns the pipe that a pipe method made for descriptor n, else
+// /dev/null.
+func (p *process) openNull(n, flag int) (*os.File, error) {
+	if p.piped[n] != nil {
+		return p.piped[n], nil
+	}
+	f, err := os.OpenFile(os.DevNull, flag, 0)
+	if err == nil {
+		p.theirs = append(p.theirs, f)
+	}
+	return f, err
+}
+
+func (p *process) StdinPipe() (io.WriteCloser, error) {
+	if err := p.pipeAllowed("StdinPipe", p.spec.Stdin != nil || p.piped[0] != nil); err != nil {
+		return nil, err
+	}
+	pr, pw, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	p.piped[0] = pr
+	p.theirs = append(p.theirs, pr)
+	p.ours = append(p.ours, pw)
+	return writer{pw}, nil
+}
+
+// writer hides everything of a file but Write, SetWriteDeadline and Close.
+type writer struct{ f *os.File }
+
+func (w writer) Write(b []byte) (int, error)        { return w.f.Write(b) }
+func (w writer) SetWriteDeadline(t time.Time) error { return w.f.SetWriteDeadline(t) }
+func (w writer) Close() error                       { return w.f.Close() }
+
+func (p *process) StdoutPipe() (io.ReadCloser, error) {
+	return p.outputPipe("StdoutPipe", 1, p.spec.Stdout)
+}
+func (p *process) StderrPipe() (io.ReadCloser, error) {
+	return p.outputPipe("StderrPipe", 2, p.spec.Stderr)
+}
+
+func (p *process) outputPipe(method string, n int, w io.Writer) (io.ReadCloser, error) {
+	if err := p.pipeAllowed(method, w != nil || p.piped[n] != nil); err != nil {
+		return nil, err
+	}
+	pr, pw, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	p.piped[n] = pw
+	p.theirs = append(p.theirs, pw)
+	s := &stream{f: pr}
+	p.streams = append(p.streams, s)
+	return s, nil
+}
+
+func (p *process) pipeAllowed(method string, set bool) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.phase != ready:
+		return fmt.Errorf("execenv: %s after Start", method)
+	case set:
+		return fmt.Errorf("execenv: %s: already set", method)
+	case p.spec.TTY != nil:
+		return fmt.Errorf("execenv: %s of a process with a terminal", method)
+	}
+	return nil
+}
+
+// watch waits for the exit. It is the process's goroutine, joined by
+// Local.Close.
+func (p *process) watch() {
+	exit := p.child.wait()
+	p.mu.Lock()
+	p.exit, p.phase = exit, zombie
+	close(p.exited)
+	natural := p.reap()
+	p.mu.Unlock()
+	if p.session != nil {
+		p.session.look(natural)
+	}
+}
+
+// reap gives the process id back, unless a stop needs it. Called with mu held.
+func (p *process) reap() bool {
+	if p.phase != zombie || p.holds > 0 {
+		return false
+	}
+	p.child.reap()
+	p.phase = gone
+	p.local.forget(p)
+	close(p.reaped)
+	return true
+}
+
+func (p *process) killByContext() {
+	defer close(p.killed)
+	select {
+	case <-p.exited:
+		return
+	default:
+	}
+	p.cause = context.Cause(p.ctx)
+	if p.session != nil {
+		p.session.StopTree(0)
+	} else {
+		p.Kill()
+	}
+}
+
+func (p *process) Wait() error {
+	p.mu.Lock()
+	switch {
+	case p.phase < running:
+		p.mu.Unlock()
+		return errors.New("execenv: not started")
+	case p.waited:
+		p.mu.Unlock()
+		return errors.New("execenv: Wait was already called")
+	}
+	p.waited = true
+	p.mu.Unlock()
+
+	<-p.reaped
+	err := p.joinCopiers()
+	if p.keepAlive != nil && !p.keepAlive() {
+		<-p.killed
+	}
+	for _, s := range p.streams {
+		p.local.abandon(s)
+	}
+	closeAll(p.ours)
+	if exit := p.exit; !exit.Success() {
+		return &ExitError{Exit: exit, Err: p.cause}
+	}
+	return err
+}
+
+// joinCopiers waits for the copying and returns its first error. Processes that
+// inherited a pipe may hold it open for ever; once ctx has ended they are given
+// [terminal.DrainLimit].
+func (p *process) joinCopiers() (err error) {
+	done := p.ctx.Done()
+	var late <-chan time.Time
+	for range p.copiers {
+		select {
+		case e := <-p.copied:
+			err = errors.Join(err, e)
+		case <-done:
+			done, late = nil, time.After(terminal.DrainLimit)
+		case <-late:
+			closeAll(p.ours)
+			return errors.Join(err, context.Cause(p.ctx))
+		}
+	}
+	return err
+}
+
+func (p *process) Signal(sig os.Signal) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.signalable(); err != nil {
+		return err
+	}
+	return p.child.signal(sig)
+}
+
+// SignalGroup reaches the processes in the foreground of the terminal if it is
+// the process's controlling terminal, as its keys do; else the process's own
+// group.
+func (p *process) SignalGroup(sig os.Signal) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch err := p.signalable(); {
+	case err != nil:
+		return err
+	case p.session == nil:
+		return p.child.signal(sig)
+	case p.spec.TTY != nil && p.spec.TTY.Input:
+		if done, err := p.term.signal(sig); done {
+			return err
+		}
+	}
+	return p.child.signalGroup(sig)
+}
+
+// signalable is called with mu held.
+func (p *process) signalable() error {
+	switch {
+	case p.phase < running:
+		return errors.New("execenv: not started")
+	case p.phase > running:
+		return os.ErrProcessDone
+	}
+	return nil
+}
+
+func (p *process) Kill() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.phase != running {
+		return nil
+	}
+	if err := p.child.signal(os.Kill); !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	return nil
+}
+
+func (p *process) Output() ([]byte, error) {
+	if p.spec.Stdout != nil {
+		return nil, errors.New("execenv: Stdout already set")
+	}
+	var stdout bytes.Buffer
+	var stderr end
+	p.spec.Stdout = &stdout
+	if p.spec.Stderr == nil {
+		p.spec.Stderr = &stderr
+	}
+	err := p.Run()
+	if e, ok := errors.AsType[*ExitError](err); ok {
+		e.Stderr = stderr.b
+	}
+	return stdout.Bytes(), err
+}
+
+func (p *process) CombinedOutput() ([]byte, error) {
+	if p.spec.Stdout != nil || p.spec.Stderr != nil {
+		return nil, errors.New("execenv: Stdout or Stderr already set")
+	}
+	var both bytes.Buffer
+	p.spec.Stdout, p.spec.Stderr = &both, &both
+	err := p.Run()
+	return both.Bytes(), err
+}
+
+// end keeps the end of what is written.
+type end struct{ b []byte }
+
+const maxEnd = 32 << 10
+
+func (e *end) Write(p []byte) (int, error) {
+	e.b = append(e.b, p...)
+	if over := len(e.b) - maxEnd; over > maxEnd { // so that each byte is moved once
+		e.b = append(e.b[:0], e.b[over:]...)
+	}
+	return len(p), nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		f.Close()
+	}
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, os.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// sameWriter reports whether two writers are the same, and false for types that
+// cannot be compared.
+func sameWriter(a, b io.Writer) (same bool) {
+	defer func() {
+		if recover() != nil {
+			same = false
+		}
+	}()
+	return a == b
+}

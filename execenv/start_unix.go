@@ -1,0 +1,213 @@
+//go:build linux || darwin
+
+package execenv
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/termbridge/termbridge/terminal"
+	"golang.org/x/sys/unix"
+)
+
+// A launch is a process to be started.
+type launch struct {
+	path      string // with a slash
+	argv, env []string
+	dir       string
+	session   bool // in a session of its own
+	control   bool // standard input becomes its controlling terminal
+}
+
+// start starts the process, in group if that is not nil and can be used. The
+// error is the operating system's.
+func (l *launch) start(files [3]*os.File, group *cgroup) (*child, error) {
+	attr := &syscall.ProcAttr{
+		Dir: l.dir,
+		Env: l.env,
+		Sys: &syscall.SysProcAttr{Setsid: l.session, Setctty: l.control}, // Ctty 0 is the child's descriptor
+	}
+	for _, f := range files {
+		// Fd makes a file blocking, which is right for what a command gets; the
+		// agent's own ends are never in here.
+		attr.Files = append(attr.Files, f.Fd())
+	}
+	keepToOurselves()
+	// Another start may just have forked while somebody wrote this program: its
+	// child holds the file open for writing until it execs. That passes.
+	wait := time.Millisecond
+	for {
+		c, err := startChild(l.path, l.argv, attr, group)
+		if !errors.Is(err, syscall.ETXTBSY) || wait > 64*time.Millisecond {
+			return c, err
+		}
+		time.Sleep(wait)
+		wait *= 2
+	}
+}
+
+// lookPath finds a program as the process itself would: a name without a slash
+// in the directories of path. Relative directories are left out, since what
+// they mean changes with the working directory.
+func lookPath(name, path string) (string, error) {
+	if strings.Contains(name, "/") {
+		return name, nil
+	}
+	var denied error
+	for _, dir := range filepath.SplitList(path) {
+		if !filepath.IsAbs(dir) {
+			continue
+		}
+		file := filepath.Join(dir, name)
+		info, err := os.Stat(file)
+		switch {
+		case err != nil || info.IsDir():
+		case unix.Access(file, unix.X_OK) == nil:
+			return file, nil
+		case denied == nil:
+			denied = because(ErrNotExecutable, &fs.PathError{Op: "exec", Path: file, Err: syscall.EACCES})
+		}
+	}
+	if denied != nil {
+		return "", denied
+	}
+	return "", because(ErrNoCommand, fmt.Errorf("not in PATH %q: %w", path, fs.ErrNotExist))
+}
+
+// explain turns the error of a start into one of the reasons of this package.
+// The kernel has one number for a missing directory, program and interpreter.
+func explain(err error, path, dir string) error {
+	var errno syscall.Errno
+	if !errors.As(err, &errno) || isReason(err) {
+		return err
+	}
+	switch errno {
+	case syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM:
+		return because(ErrNoResources, err)
+	case syscall.E2BIG:
+		return because(terminal.ErrTooLarge, err)
+	case syscall.ETXTBSY:
+		return because(ErrTextBusy, err)
+	case syscall.ENOEXEC:
+		return because(ErrExecFormat, err)
+	case syscall.ENOENT, syscall.ENOTDIR, syscall.EACCES, syscall.ELOOP, syscall.ENAMETOOLONG:
+	default:
+		return err
+	}
+	if path == "" {
+		return err
+	}
+	if dir != "" {
+		if e := unix.Access(dir, unix.X_OK); e != nil {
+			return because(ErrNoDir, e)
+		}
+		if info, e := os.Stat(dir); e == nil && !info.IsDir() {
+			return because(ErrNoDir, syscall.ENOTDIR)
+		}
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(dir, path)
+		}
+	}
+	info, e := os.Stat(path)
+	switch {
+	case errors.Is(e, fs.ErrPermission):
+		return because(ErrNotExecutable, err)
+	case e != nil:
+		return because(ErrNoCommand, e)
+	case info.IsDir():
+		return because(ErrIsDirectory, err)
+	case unix.Access(path, unix.X_OK) != nil:
+		return because(ErrNotExecutable, err)
+	}
+	// The file itself is in order, so it is what it needs to run.
+	if name := interpreter(path); name != "" {
+		return because(ErrBadInterpreter, fmt.Errorf("%s: %w", name, err))
+	}
+	if errno == syscall.EACCES { // a file system that is mounted noexec
+		return because(ErrNotExecutable, err)
+	}
+	return because(ErrBadInterpreter, err)
+}
+
+func isReason(err error) bool {
+	_, ok := errors.AsType[startReason](err)
+	return ok
+}
+
+// interpreter returns what the #! line of a script names, or "".
+func interpreter(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	line := make([]byte, 256)
+	n, _ := f.Read(line)
+	line, ok := bytes.CutPrefix(line[:n], []byte("#!"))
+	if !ok {
+		return ""
+	}
+	line, _, _ = bytes.Cut(line, []byte("\n"))
+	if words := strings.Fields(string(line)); len(words) > 0 {
+		return words[0]
+	}
+	return ""
+}
+
+func isHangup(err error) bool { return errors.Is(err, syscall.EIO) }
+
+// toSignal returns the signal that the system calls take.
+func toSignal(sig os.Signal) (syscall.Signal, error) {
+	s, ok := sig.(syscall.Signal)
+	if !ok {
+		return 0, fmt.Errorf("execenv: signal %v: %w", sig, errors.ErrUnsupported)
+	}
+	return s, nil
+}
+
+// signalGroup signals the group that the process leads. The caller makes sure
+// that it is not reaped.
+func (c *child) signalGroup(sig os.Signal) error {
+	s, err := toSignal(sig)
+	if err != nil {
+		return err
+	}
+	return signalGroup(c.pid, s)
+}
+
+// signalGroup never reaches the agent's own group, nor all processes.
+func signalGroup(pgid int, sig syscall.Signal) error {
+	if pgid <= 1 || pgid == unix.Getpgrp() {
+		return syscall.EPERM
+	}
+	err := unix.Kill(-pgid, sig)
+	if errors.Is(err, unix.ESRCH) {
+		return os.ErrProcessDone
+	}
+	return err
+}
+
+// exitOf returns the exit that a wait status tells.
+func exitOf(ws syscall.WaitStatus) (e terminal.Exit) {
+	switch {
+	case ws.Exited():
+		e.Code = new(ws.ExitStatus())
+	case ws.Signaled():
+		e.Signal = signalName(ws.Signal())
+	}
+	return e
+}
+
+func signalName(sig syscall.Signal) string {
+	if name := unix.SignalName(sig); name != "" {
+		return name
+	}
+	return fmt.Sprintf("SIG%d", int(sig)) // a real-time signal
+}

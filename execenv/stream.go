@@ -1,0 +1,87 @@
+package execenv
+
+import (
+	"errors"
+	"io"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A stream is the agent's end of an output: of a pipe or of a terminal.
+type stream struct {
+	f      *os.File
+	ended  atomic.Bool // all was read, and nobody holds the other end
+	closed atomic.Bool // for the caller
+
+	// reading is held by the caller's Read. It is above no other lock.
+	reading sync.Mutex
+}
+
+func (s *stream) Read(b []byte) (int, error) {
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	if s.closed.Load() {
+		return 0, os.ErrClosed
+	}
+	n, err := s.f.Read(b)
+	switch {
+	case err == nil:
+		return n, nil
+	case s.closed.Load():
+		return n, os.ErrClosed
+	case isEnd(err):
+		s.ended.Store(true)
+		return n, io.EOF
+	}
+	return n, err
+}
+
+// Close ends a blocked Read.
+func (s *stream) Close() error {
+	if s.closed.Swap(true) {
+		return nil
+	}
+	return s.f.Close()
+}
+
+// seize takes the stream from the caller: Close without closing the file. It
+// reports whether there is something to take.
+func (s *stream) seize() bool {
+	if s.closed.Swap(true) {
+		return false
+	}
+	if s.ended.Load() || s.f.SetReadDeadline(time.Unix(1, 0)) != nil {
+		s.f.Close()
+		return false
+	}
+	s.reading.Lock() // the caller's Read is out
+	defer s.reading.Unlock()
+	return s.f.SetReadDeadline(time.Time{}) == nil
+}
+
+// abandon closes an output that nobody will read any more. If a process that
+// outlived its starter still holds the other end, a closed pipe or terminal
+// would kill it at its next word; so what it writes is read to nowhere.
+func (l *Local) abandon(s *stream) {
+	if !s.seize() {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		s.f.Close()
+		return
+	}
+	l.drained[s] = struct{}{}
+	l.background.Go(func() {
+		io.Copy(io.Discard, s.f)
+		s.f.Close()
+		l.mu.Lock()
+		delete(l.drained, s)
+		l.mu.Unlock()
+	})
+}
+
+func isEnd(err error) bool { return errors.Is(err, io.EOF) || isHangup(err) }

@@ -1,0 +1,468 @@
+//go:build linux || darwin
+
+package execenv
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/termbridge/termbridge/terminal"
+	"golang.org/x/sys/unix"
+)
+
+// A tree finds and ends all that belongs to one process, or to all of a Local.
+type tree struct {
+	leaders map[int]bool // members of their sessions and groups belong; they are not reaped
+	hangup  bool         // the leaders' terminals are theirs, and ending them means SIGHUP
+	mark    []byte       // so do processes with this in their environment,
+	group   interface {  // and those in here,
+		procs() []int
+		kill()
+	}
+	known map[ident]bool // and whoever once belonged, and the children of all these
+	since uint64         // nothing older belongs
+
+	escaped bool // one was found outside of the leaders' groups
+}
+
+// find returns the living members. It calls found, if that is not nil, for
+// each at once: who ends a chain of forks must be faster than the forks.
+func (t *tree) find(found func(proc)) []proc {
+	procs := allProcs()
+	ids := make(map[int]ident, len(procs))
+	for _, p := range procs {
+		ids[p.pid] = p.ident
+	}
+	grouped := make(map[int]bool)
+	for _, pid := range t.group.procs() {
+		grouped[pid] = true
+	}
+	var members []proc
+	add := func(p proc) {
+		t.known[p.ident] = true
+		if p.dead {
+			return
+		}
+		t.escaped = t.escaped || !t.leaders[p.pgid]
+		if found != nil {
+			found(p)
+		}
+		members = append(members, p)
+	}
+	belongs := func(p proc) bool {
+		return t.known[p.ident] || t.leaders[p.sid] || t.leaders[p.pgid] || grouped[p.pid] ||
+			t.known[ids[p.ppid]] && ids[p.ppid].pid != 0
+	}
+	// Children may come before their parents, so look until nothing changes.
+	rest := slices.DeleteFunc(procs, func(p proc) bool { return p.pid == self || p.start < t.since })
+	descend := func() {
+		for n := -1; n != len(rest); {
+			n = len(rest)
+			rest = slices.DeleteFunc(rest, func(p proc) bool {
+				if !belongs(p) {
+					return false
+				}
+				add(p)
+				return true
+			})
+		}
+	}
+	descend()
+	for try := range 2 {
+		var unknown []proc
+		for _, p := range rest {
+			if p.dead {
+				continue
+			}
+			has, known := p.hasMark(t.mark)
+			if has {
+				add(p)
+			}
+			if !has && !known {
+				unknown = append(unknown, p)
+			}
+		}
+		descend()
+		if len(unknown) == 0 || try > 0 {
+			break
+		}
+		// A process has no environment in the middle of an exec.
+		time.Sleep(time.Millisecond)
+		rest = unknown
+	}
+	return members
+}
+
+// end ends the tree: it asks, waits until deadline, and kills until nothing is
+// left. It returns what it could not end.
+func (t *tree) end(deadline func() time.Time) []proc {
+	if time.Now().Before(deadline()) && t.ask(deadline) {
+		return nil
+	}
+	denied := make(map[ident]bool)
+	kill := func(p proc) {
+		if errors.Is(p.signal(unix.SIGKILL), unix.EPERM) {
+			denied[p.ident] = true
+		}
+	}
+	giveUp := time.Now().Add(terminal.KillTimeout)
+	for confirmed := false; ; {
+		for leader := range t.leaders {
+			signalGroup(leader, unix.SIGKILL) // reaches those that are forked at this moment
+		}
+		t.group.kill()
+		left := t.find(kill)
+		switch {
+		case len(left) == 0 && (confirmed || !t.escaped):
+			return nil
+		case len(left) == 0:
+			confirmed = true // a walk may miss one that is forked behind it; hardly two walks
+			continue
+		}
+		confirmed = false
+		stubborn := !slices.ContainsFunc(left, func(p proc) bool { return !denied[p.ident] })
+		if stubborn || time.Now().After(giveUp) {
+			return left
+		}
+		awaitAll(left, time.Now().Add(50*time.Millisecond))
+	}
+}
+
+// ask sends SIGTERM to everybody, and SIGCONT, without which a stopped process
+// would never see it. It reports whether all ended before deadline.
+func (t *tree) ask(deadline func() time.Time) bool {
+	signals := []syscall.Signal{unix.SIGTERM, unix.SIGCONT}
+	if t.hangup {
+		// An interactive shell ignores SIGTERM. This is how its terminal ends.
+		signals = []syscall.Signal{unix.SIGTERM, unix.SIGHUP, unix.SIGCONT}
+	}
+	members := t.find(nil)
+	for leader := range t.leaders {
+		for _, sig := range signals {
+			signalGroup(leader, sig)
+		}
+	}
+	asked := make(map[ident]bool)
+	for _, p := range members {
+		asked[p.ident] = t.leaders[p.pgid]
+	}
+	for confirmed := false; ; members = t.find(nil) {
+		if len(members) == 0 {
+			if confirmed || !t.escaped {
+				return true
+			}
+			confirmed = true
+			continue
+		}
+		confirmed = false
+		for _, p := range members {
+			if !asked[p.ident] {
+				asked[p.ident] = true
+				for _, sig := range signals {
+					p.signal(sig)
+				}
+			}
+		}
+		for !awaitAll(members, time.Now().Add(50*time.Millisecond)) {
+			if !time.Now().Before(deadline()) {
+				return false
+			}
+		}
+	}
+}
+
+// awaitAll waits until none of procs lives, or until deadline.
+func awaitAll(procs []proc, deadline time.Time) bool {
+	for pause := time.Millisecond; ; pause = min(2*pause, 10*time.Millisecond) {
+		i := slices.IndexFunc(procs, func(p proc) bool { return p.alive() })
+		if i < 0 {
+			return true
+		}
+		procs = procs[i:] // those before are dead
+		left := time.Until(deadline)
+		if left <= 0 {
+			return false
+		}
+		time.Sleep(min(pause, left))
+	}
+}
+
+func describe(procs []proc) []terminal.Proc {
+	list := make([]terminal.Proc, 0, len(procs))
+	for _, p := range procs {
+		list = append(list, p.describe())
+	}
+	return list
+}
+
+var self = syscall.Getpid()
+
+// A session is a process that leads a group and a session.
+type session struct {
+	*process
+	mark   string        // of the process; set by Start
+	looked chan struct{} // closed when look is through
+
+	stopMu sync.Mutex
+	// guards following; below process.mu
+	stop  *stop
+	left  []ident // what outlived the process, by the last look
+	group *cgroup // nil: none, or given back
+
+	walk sync.Mutex // held by who uses group outside of a stop, and to give it back
+}
+
+// A stop is one run of StopTree, which any number of callers wait for.
+type stop struct {
+	deadline time.Time // of the grace; guarded by session.stopMu
+	over     bool      // guarded by session.stopMu
+	done     chan struct{}
+	left     []terminal.Proc // valid once over, and after done
+}
+
+func (s *session) Terminal() (Terminal, bool) {
+	if s.term == nil {
+		return nil, false
+	}
+	return s.term, true
+}
+
+func (s *session) Exited() <-chan struct{} { return s.exited }
+
+func (s *session) Exit() terminal.Exit {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.exit
+}
+
+func (s *session) StopTree(grace time.Duration) []terminal.Proc {
+	deadline := time.Now().Add(grace)
+	s.mu.Lock()
+	if s.phase < running {
+		s.mu.Unlock()
+		return nil
+	}
+	s.stopMu.Lock()
+	if old := s.stop; old != nil {
+		if old.deadline.After(deadline) {
+			old.deadline = deadline // who has less patience decides
+		}
+		if !old.over || len(old.left) == 0 { // else try again
+			s.stopMu.Unlock()
+			s.mu.Unlock()
+			<-old.done
+			return slices.Clone(old.left)
+		}
+	}
+	stop := &stop{deadline: deadline, done: make(chan struct{})}
+	s.stop = stop
+	t := s.tree()
+	s.stopMu.Unlock()
+	held := s.phase < gone
+	if held {
+		s.holds++
+		t.leaders[s.child.pid] = true
+	}
+	s.mu.Unlock()
+
+	left := t.end(func() time.Time {
+		s.stopMu.Lock()
+		defer s.stopMu.Unlock()
+		return stop.deadline
+	})
+	if held {
+		s.release(len(left) == 0)
+	}
+	s.keep(left)
+	stop.left = describe(left)
+	s.stopMu.Lock()
+	stop.over = true
+	s.stopMu.Unlock()
+	if len(left) == 0 {
+		s.putGroup()
+	}
+	close(stop.done)
+	return slices.Clone(stop.left)
+}
+
+// release ends a hold. With ended, the process is known to be dead, so that
+// the wait for the news is short.
+func (p *process) release(ended bool) {
+	if ended {
+		<-p.exited
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.holds--
+	p.reap()
+}
+
+// tree returns the tree of the session without its leader. Called with stopMu
+// held.
+func (s *session) tree() *tree {
+	t := &tree{
+		leaders: make(map[int]bool),
+		hangup:  s.spec.TTY != nil && s.spec.TTY.Input,
+		mark:    []byte(s.mark),
+		group:   s.group,
+		known:   make(map[ident]bool),
+		since:   s.since,
+	}
+	for _, id := range s.left {
+		t.known[id] = true
+	}
+	return t
+}
+
+// keep remembers what outlived the process.
+func (s *session) keep(left []proc) {
+	ids := make([]ident, len(left))
+	for i, p := range left {
+		ids[i] = p.ident
+	}
+	s.stopMu.Lock()
+	s.left = ids
+	s.stopMu.Unlock()
+	s.local.keep(ids)
+}
+
+// putGroup gives the cgroup back, when nothing runs in it any more and no stop
+// is about to kill what runs in it.
+func (s *session) putGroup() {
+	s.walk.Lock()
+	defer s.walk.Unlock()
+	s.stopMu.Lock()
+	defer s.stopMu.Unlock()
+	if s.stop == nil || s.stop.over {
+		s.group.put()
+		s.group = nil
+	}
+}
+
+// look is the watcher's last duty. After a natural end it looks for survivors
+// if there is a hint of any. The ids of group and session are free since an
+// instant, and not reused before somebody's process counter has gone round.
+func (s *session) look(natural bool) {
+	defer close(s.looked)
+	s.stopMu.Lock()
+	t, stopped := s.tree(), s.stop != nil
+	s.stopMu.Unlock()
+	if !natural || stopped {
+		return
+	}
+	pid := s.child.pid
+	if errors.Is(unix.Kill(-pid, 0), unix.ESRCH) && !s.child.group.populated() {
+		s.putGroup()
+		return
+	}
+	if _, reused := readProc(pid); !reused {
+		t.leaders[pid] = true
+	}
+	s.keep(t.find(nil))
+}
+
+func (s *session) Survivors() []terminal.Proc {
+	select {
+	case <-s.exited:
+	default:
+		return nil
+	}
+	<-s.looked
+	s.walk.Lock()
+	defer s.walk.Unlock()
+	s.stopMu.Lock()
+	t, hint := s.tree(), len(s.left) > 0 || s.group.populated()
+	s.stopMu.Unlock()
+	for _, stream := range s.streams {
+		hint = hint || !stream.ended.Load() // somebody may hold it
+	}
+	if !hint {
+		return []terminal.Proc{}
+	}
+	left := t.find(nil)
+	s.keep(left)
+	return describe(left)
+}
+
+func (s *session) InputState() (terminal.State, terminal.Evidence) {
+	select {
+	case <-s.exited:
+		return terminal.Finished, terminal.Evidence{Certainty: terminal.Certain, Reason: s.Exit().String()}
+	default:
+	}
+	return terminal.Working, terminal.Evidence{Certainty: terminal.NoCertainty}
+}
+
+// run adopts a started process.
+func (l *Local) run(p *process) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.live[p] = struct{}{}
+	if l.since == 0 {
+		l.since = p.since
+	}
+	l.background.Go(p.watch)
+}
+
+// forget is called with p.mu held, when p is reaped.
+func (l *Local) forget(p *process) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.live, p)
+}
+
+// keep remembers survivors, to end them with the Local.
+func (l *Local) keep(ids []ident) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, id := range ids {
+		l.left[id] = true
+	}
+}
+
+// stopAll ends everything that any process of l started.
+func (l *Local) stopAll(grace time.Duration) []terminal.Proc {
+	l.mu.Lock()
+	if l.count == 0 {
+		l.mu.Unlock()
+		return nil
+	}
+	t := &tree{
+		leaders: make(map[int]bool),
+		mark:    []byte(l.mark + "."),
+		group:   l.groups,
+		known:   maps.Clone(l.left),
+		since:   l.since,
+	}
+	live := make([]*process, 0, len(l.live))
+	for p := range l.live {
+		live = append(live, p)
+	}
+	l.mu.Unlock()
+
+	held := live[:0]
+	for _, p := range live {
+		p.mu.Lock()
+		if p.phase == running || p.phase == zombie {
+			p.holds++
+			held = append(held, p)
+			if p.session != nil {
+				t.leaders[p.child.pid] = true
+				t.hangup = t.hangup || p.spec.TTY != nil && p.spec.TTY.Input
+			} else if q, ok := readProc(p.child.pid); ok {
+				t.known[q.ident] = true
+			}
+		}
+		p.mu.Unlock()
+	}
+	deadline := time.Now().Add(grace)
+	left := t.end(func() time.Time { return deadline })
+	for _, p := range held {
+		p.release(len(left) == 0)
+	}
+	return describe(left)
+}
