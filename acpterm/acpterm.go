@@ -1,0 +1,190 @@
+// Package acpterm runs commands in the terminals of an ACP client.
+//
+//	m := acpterm.New(conn, sessionID, &acpterm.Options{
+//		Dir:     cwd,
+//		Created: func(ctx context.Context, t terminal.Terminal) { embed(ctx, acpterm.TerminalID(t)) },
+//	})
+//	defer m.Close()
+//	t, err := m.Start(ctx, terminal.Command{Line: "go test ./..."})
+//	if err != nil {
+//		return err // nothing runs
+//	}
+//	info, err := terminal.Wait(ctx, t)
+//
+// [Manager] is a [terminal.Manager] over the five terminal methods of a
+// connection. Only use it with a client that advertised the capability: "Agents
+// MUST verify that the Client supports this capability before calling any
+// terminal methods" (ACP v1, Terminals). [State] is a session's terminals for
+// code that has a connection and nothing else.
+//
+// # Lifetime
+//
+// Every client terminal is released exactly once, as soon as its command has
+// ended, its last output was read and [Options.Created] has returned; what was
+// seen of the output stays readable. A create whose caller has given up goes on
+// until the client answers, and the terminal that comes late is killed and
+// released. When the connection ends, every command ends at once with the
+// outcome [terminal.ConnectionLost], and nothing more is sent.
+//
+// # Concurrency
+//
+// Everything may be called from any goroutine, also inside the handlers of the
+// SDK. Each request to the client runs in a goroutine of its own, which belongs
+// to the connection and ends with it; no lock is held meanwhile, and no caller
+// waits longer than the bounds in package terminal, even if the client stops
+// reading.
+//
+// # Caveats
+//
+// ACP v1 has no input, no resizing and no signals. It has no output stream
+// either: output is what successive snapshots of the client's buffer show.
+// What was lost between two of them is marked with [terminal.GapMark].
+package acpterm
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/coder/acp-go-sdk"
+
+	"github.com/termbridge/termbridge/terminal"
+)
+
+// Conn is what this package needs of the agent's side of a connection.
+// *acp.AgentSideConnection satisfies it.
+//
+// A Conn that also has the method Done() <-chan struct{} is watched: commands
+// end when that channel is closed. Others are believed to live for ever.
+type Conn interface {
+	SessionUpdate(ctx context.Context, params acp.SessionNotification) error
+	CreateTerminal(ctx context.Context, params acp.CreateTerminalRequest) (acp.CreateTerminalResponse, error)
+	KillTerminal(ctx context.Context, params acp.KillTerminalRequest) (acp.KillTerminalResponse, error)
+	ReleaseTerminal(ctx context.Context, params acp.ReleaseTerminalRequest) (acp.ReleaseTerminalResponse, error)
+	TerminalOutput(ctx context.Context, params acp.TerminalOutputRequest) (acp.TerminalOutputResponse, error)
+	WaitForTerminalExit(ctx context.Context, params acp.WaitForTerminalExitRequest) (acp.WaitForTerminalExitResponse, error)
+}
+
+var _ Conn = (*acp.AgentSideConnection)(nil)
+
+// ErrBadReply is wrapped by the error of a Start that the client answered with
+// what no honest client answers: no terminal id, or the id of a terminal that
+// still lives. Stubs do that.
+var ErrBadReply = errors.New("the client's reply makes no sense")
+
+// Options configure a Manager. The zero value is sensible.
+type Options struct {
+	// Created is called with each new terminal after the client has made it
+	// and before Start returns, so that the caller can show it to the user; the
+	// client's terminal is not released before Created has returned. Its ctx
+	// has the values of Start's ctx and a bound of its own. Start does not wait
+	// for a Created that outlasts this bound or the ctx of Start.
+	Created func(ctx context.Context, t terminal.Terminal)
+
+	// Dir is the absolute directory of commands that name none: the session's
+	// working directory. "" is the agent's own.
+	Dir string
+
+	// MaxTerminals is how many terminals are kept, live and ended;
+	// 0 is [terminal.DefaultMaxTerminals].
+	MaxTerminals int
+
+	// OutputLimit is how many bytes of output are kept, and asked of the
+	// client, of a command that does not say; 0 is [terminal.DefaultResultLimit].
+	OutputLimit int
+
+	// ManagerBytes bounds the output kept of ended commands and live ones
+	// together: the oldest ended ones are forgotten first;
+	// 0 is [terminal.DefaultManagerBytes].
+	ManagerBytes int
+
+	// CreateTimeout bounds Start; 0 is [terminal.CreateTimeout]. A client may
+	// ask its user first.
+	CreateTimeout time.Duration
+
+	// Profile is how the client deviates from the specification.
+	Profile Profile
+
+	// NewID makes the ids of terminals; each is used once. Nil counts.
+	NewID func() string
+
+	// Logger gets what callers are not told; nil discards it.
+	Logger *slog.Logger
+}
+
+// A Profile says how a client treats terminals. The zero value works with every
+// client that was measured.
+type Profile struct {
+	// Form is how a command is handed to the client.
+	Form Form
+
+	// CompleteAtExit says that terminal/output is complete once the client has
+	// reported the exit. Otherwise it is read once more a little later.
+	CompleteAtExit bool
+
+	// KeepsHead says that the client keeps the start of an output that is over
+	// the limit, not the end that ACP asks for.
+	KeepsHead bool
+}
+
+// A Form is a way to hand a command to a client. Clients differ in whether they
+// execute command and args or paste them into a shell line.
+type Form string
+
+// The forms.
+const (
+	// FormPortable is /bin/sh -c ":;LINE". Executed, ":" does nothing and LINE
+	// runs; pasted into a shell without quotes, "/bin/sh -c :" does nothing and
+	// the outer shell runs LINE.
+	FormPortable Form = ""
+	// FormExec is for clients that execute command and args.
+	FormExec Form = "exec"
+	// FormLine is for clients that pass command to a shell.
+	FormLine Form = "line"
+)
+
+// New returns a Manager whose commands run in the terminals of the client at
+// the other end of conn, in its session sessionID. It never sends
+// session/update. Options may be nil.
+func New(conn Conn, sessionID acp.SessionId, options *Options) *Manager {
+	var o Options
+	if options != nil {
+		o = *options
+	}
+	if o.MaxTerminals <= 0 {
+		o.MaxTerminals = terminal.DefaultMaxTerminals
+	}
+	if o.OutputLimit <= 0 {
+		o.OutputLimit = terminal.DefaultResultLimit
+	}
+	if o.ManagerBytes <= 0 {
+		o.ManagerBytes = terminal.DefaultManagerBytes
+	}
+	if o.CreateTimeout <= 0 {
+		o.CreateTimeout = terminal.CreateTimeout
+	}
+	if o.Dir == "" {
+		o.Dir, _ = os.Getwd() // fails only if the directory is gone: then Start says what is missing
+	}
+	if o.NewID == nil {
+		var n atomic.Int64
+		o.NewID = func() string { return "t" + strconv.FormatInt(n.Add(1), 10) }
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return newManager(conn, sessionID, o)
+}
+
+// TerminalID returns the client's id of a terminal, the one that a tool call's
+// terminal content names, or "" if t lives in no client.
+func TerminalID(t terminal.Terminal) string {
+	if t, ok := t.(interface{ clientTerminal() string }); ok {
+		return t.clientTerminal()
+	}
+	return ""
+}

@@ -1,0 +1,455 @@
+package acpterm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/coder/acp-go-sdk"
+
+	"github.com/termbridge/termbridge/internal/ledger"
+	"github.com/termbridge/termbridge/internal/tail"
+	"github.com/termbridge/termbridge/terminal"
+)
+
+// A Manager is a [terminal.Manager] whose commands run in the terminals of one
+// session of an ACP client. Make one with [New].
+type Manager struct {
+	peer    peer
+	options Options
+	duties  ledger.Releases // the client's terminals that are not released
+
+	mu sync.Mutex
+	// guards following
+	closed   bool
+	starting int                    // slots reserved by Start; starts counts the same
+	kept     []*term                // live and ended, in the order of their starts
+	creating map[*creation]struct{} // terminal/create without an answer
+	live     []*term                // not settled, kept or not
+
+	starts   sync.WaitGroup // added to while closed is not set
+	closing  chan struct{}  // closed when closed is set
+	expired  chan struct{}  // closed when Close waits no longer
+	closeEnd func() error   // does the rest of Close, once
+}
+
+var _ terminal.Manager = (*Manager)(nil)
+
+func newManager(conn Conn, session acp.SessionId, o Options) *Manager {
+	m := &Manager{
+		peer:     newPeer(conn, session),
+		options:  o,
+		creating: make(map[*creation]struct{}),
+		closing:  make(chan struct{}),
+		expired:  make(chan struct{}),
+	}
+	m.closeEnd = sync.OnceValue(m.settleAll)
+	return m
+}
+
+// Start implements [terminal.Manager]: it has the client create a terminal. TTY
+// and Size are requests that ACP cannot carry. A Stdin is refused with
+// [terminal.ErrNoInput], a command over [terminal.MaxCreate] with
+// [terminal.ErrTooLarge].
+//
+// If ctx has ended already nothing is sent. An error that wraps
+// [errors.ErrUnsupported] says that the client has no terminals, and is the only
+// one after which the command may be started elsewhere: every other may stand
+// for a user's refusal, or for a command that ran. What the client answered is
+// found by errors.As as an *acp.RequestError. A reply that no honest client
+// gives is [ErrBadReply], the end of the connection [terminal.ErrConnectionLost].
+func (m *Manager) Start(ctx context.Context, cmd terminal.Command) (terminal.Terminal, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	cmd = cmd.Clone()
+	req, err := m.request(cmd)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.reserve(); err != nil {
+		return nil, err
+	}
+	duty, err := m.create(ctx, req)
+	if err != nil {
+		m.unreserve()
+		return nil, err
+	}
+	t := m.adopt(cmd, duty, *req.OutputByteLimit)
+	m.show(ctx, t)
+	return t, nil
+}
+
+// reserve takes a slot, if need be that of the oldest ended terminal.
+func (m *Manager) reserve() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.closed:
+		return fmt.Errorf("acpterm: %w", terminal.ErrClosed)
+	case m.peer.lost():
+		return fmt.Errorf("acpterm: %w", terminal.ErrConnectionLost)
+	}
+	for len(m.kept)+m.starting >= m.options.MaxTerminals {
+		i := slices.IndexFunc(m.kept, (*term).ended)
+		if i < 0 {
+			return fmt.Errorf("acpterm: %w: %d run already", terminal.ErrTooMany, m.options.MaxTerminals)
+		}
+		m.kept = slices.Delete(m.kept, i, i+1)
+	}
+	m.starting++
+	m.starts.Add(1)
+	return nil
+}
+
+func (m *Manager) unreserve() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.starting--
+	m.starts.Done()
+}
+
+// A creation is a terminal/create that the client has not answered.
+type creation struct {
+	sent   time.Time
+	answer chan created  // buffered: what came, if somebody still waits
+	over   chan struct{} // closed when the client has answered and all is done
+
+	// guarded by Manager.mu:
+	givenUp bool // nobody waits: what comes is killed and released
+}
+
+type created struct {
+	duty *ledger.Release
+	err  error
+}
+
+// create sends one terminal/create and waits for the answer within bounds. The
+// request itself cannot be taken back: the SDK forgets a request whose ctx has
+// ended, drops the late reply, and the terminal is lost.
+func (m *Manager) create(ctx context.Context, req acp.CreateTerminalRequest) (*ledger.Release, error) {
+	c := &creation{sent: time.Now(), answer: make(chan created, 1), over: make(chan struct{})}
+	m.mu.Lock()
+	if m.closed {
+		m.mu.Unlock()
+		return nil, fmt.Errorf("acpterm: %w", terminal.ErrClosed)
+	}
+	m.creating[c] = struct{}{}
+	m.mu.Unlock()
+
+	detached := context.WithoutCancel(ctx)
+	go func() { // owned by the connection
+		resp, err := m.peer.conn.CreateTerminal(detached, req)
+		m.answered(c, resp, err)
+	}()
+
+	timer := time.NewTimer(m.options.CreateTimeout)
+	defer timer.Stop()
+	var err error
+	select {
+	case r := <-c.answer:
+		return r.duty, m.peer.failure(ctx, acp.ClientMethodTerminalCreate, r.err)
+	case <-m.peer.gone:
+		err = terminal.ErrConnectionLost
+	case <-ctx.Done():
+		err = errStopWaiting
+	case <-m.closing:
+		err = terminal.ErrClosed
+	case <-timer.C:
+		err = fmt.Errorf("%w for %v", errNoAnswer, m.options.CreateTimeout)
+	}
+	m.mu.Lock()
+	c.givenUp = true
+	m.mu.Unlock()
+	select {
+	case r := <-c.answer: // it came first
+		return r.duty, m.peer.failure(ctx, acp.ClientMethodTerminalCreate, r.err)
+	default:
+	}
+	return nil, m.peer.failure(ctx, acp.ClientMethodTerminalCreate, err)
+}
+
+// errStopWaiting stands for the end of the caller's ctx until failure puts its
+// cause in place.
+var errStopWaiting = context.Canceled
+
+// answered takes the client's answer to c. It runs in the goroutine of the
+// request.
+func (m *Manager) answered(c *creation, resp acp.CreateTerminalResponse, err error) {
+	var duty *ledger.Release
+	if err == nil {
+		duty, err = m.hold(resp.TerminalId)
+	}
+	m.mu.Lock()
+	late := c.givenUp
+	if !late {
+		c.answer <- created{duty, err}
+		m.forget(c)
+	}
+	m.mu.Unlock()
+	if !late {
+		return
+	}
+	if duty != nil {
+		m.options.Logger.Info("acpterm: a terminal came too late and is released", "terminal", duty.ID, "after", time.Since(c.sent))
+		killed := call(context.Background(), m.peer.conn.KillTerminal, acp.KillTerminalRequest{SessionId: m.peer.session, TerminalId: duty.ID})
+		await(m.peer, killed, terminal.KillTimeout)
+		m.release(duty, m.expired)
+	}
+	m.mu.Lock()
+	m.forget(c)
+	m.mu.Unlock()
+}
+
+// forget ends c. Called with mu held.
+func (m *Manager) forget(c *creation) {
+	delete(m.creating, c)
+	close(c.over)
+}
+
+// hold takes the duty to release a terminal that the client says it created.
+func (m *Manager) hold(id string) (*ledger.Release, error) {
+	if id == "" {
+		return nil, fmt.Errorf("%w: a terminal without an id", ErrBadReply)
+	}
+	duty, ok := m.duties.Hold(id)
+	if !ok && duty.Sent() {
+		// An id may come again once it is released, and the answer to the
+		// release may be overtaken.
+		timer := time.NewTimer(terminal.ReleaseTimeout)
+		defer timer.Stop()
+		select {
+		case <-duty.Settled():
+			duty, ok = m.duties.Hold(id)
+		case <-m.peer.gone:
+		case <-timer.C:
+		}
+	}
+	if !ok {
+		// Which of the two commands the id stands for, nobody can say, so
+		// neither is killed.
+		return nil, fmt.Errorf("%w: terminal %q lives already", ErrBadReply, id)
+	}
+	return duty, nil
+}
+
+// adopt makes a terminal of what the client created and starts watching it. If
+// the Manager was closed meanwhile the terminal is stopped at once.
+func (m *Manager) adopt(cmd terminal.Command, duty *ledger.Release, asked int) *term {
+	t := &term{
+		manager:   m,
+		duty:      duty,
+		output:    tail.New(m.limit(cmd)),
+		stream:    stream{limit: asked, keepsHead: m.options.Profile.KeepsHead},
+		wake:      make(chan struct{}, 1),
+		refreshes: make(chan chan<- error),
+		stop:      make(chan struct{}),
+		done:      make(chan struct{}),
+		shown:     make(chan struct{}),
+		over:      make(chan struct{}),
+		info: terminal.Info{
+			ID:          m.options.NewID(),
+			Environment: Environment,
+			Command:     cmd,
+			Outcome:     terminal.Running,
+			Started:     time.Now(),
+		},
+	}
+	m.mu.Lock()
+	m.kept = append(m.kept, t)
+	m.live = append(m.live, t)
+	closed := m.closed
+	m.mu.Unlock()
+	m.unreserve()
+	if closed {
+		t.requestStop()
+	}
+	go t.run() // joined by Close, by t.over
+	return t
+}
+
+// show runs Options.Created.
+func (m *Manager) show(ctx context.Context, t *term) {
+	if m.options.Created == nil {
+		close(t.shown)
+		return
+	}
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), terminal.SettleTimeout)
+	go func() { // it ends with Created; the release of t waits for it
+		defer close(t.shown)
+		defer cancel()
+		m.options.Created(bounded, t)
+	}()
+	select {
+	case <-t.shown:
+	case <-bounded.Done():
+	case <-ctx.Done():
+	}
+}
+
+// release tells the client to release a terminal, and waits for the answer until
+// its bound or giveUp. An answer of any kind settles it, also one that comes later.
+func (m *Manager) release(duty *ledger.Release, giveUp <-chan struct{}) {
+	if m.peer.lost() {
+		duty.Settle()
+		return
+	}
+	duty.Send()
+	go func() { // owned by the connection
+		_, err := m.peer.conn.ReleaseTerminal(context.Background(), acp.ReleaseTerminalRequest{SessionId: m.peer.session, TerminalId: duty.ID})
+		if err != nil {
+			m.options.Logger.Debug("acpterm: terminal/release", "terminal", duty.ID, "err", err)
+		}
+		duty.Settle()
+	}()
+	timer := time.NewTimer(terminal.ReleaseTimeout)
+	defer timer.Stop()
+	select {
+	case <-duty.Settled():
+	case <-m.peer.gone:
+		duty.Settle() // what the client held has ended with it
+	case <-giveUp:
+	case <-timer.C:
+		m.options.Logger.Warn("acpterm: terminal/release is not answered", "terminal", duty.ID)
+	}
+}
+
+// Get implements [terminal.Manager].
+func (m *Manager) Get(id string) (terminal.Terminal, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, t := range m.kept {
+		if t.info.ID == id {
+			return t, nil
+		}
+	}
+	return nil, fmt.Errorf("acpterm: %w: %q", terminal.ErrNotFound, id)
+}
+
+// List implements [terminal.Manager].
+func (m *Manager) List() []terminal.Terminal {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	ts := make([]terminal.Terminal, len(m.kept))
+	for i, t := range m.kept {
+		ts[i] = t
+	}
+	return ts
+}
+
+// Busy implements [terminal.Manager].
+func (m *Manager) Busy() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.starting > 0 || slices.ContainsFunc(m.kept, func(t *term) bool { return !t.ended() })
+}
+
+// Close implements [terminal.Manager]: it stops every command, releases every
+// terminal, and reports as a [*terminal.LeakError] what the client did not
+// answer: a terminal/release, sent twice, or a terminal/create, which may still
+// start a command. After the end of the connection nothing is sent, and nothing
+// reported: what a client holds is its own when the agent is gone.
+func (m *Manager) Close() error {
+	m.mu.Lock()
+	if !m.closed {
+		m.closed = true
+		close(m.closing)
+	}
+	m.mu.Unlock()
+	return m.closeEnd()
+}
+
+func (m *Manager) settleAll() error {
+	m.starts.Wait() // at once: closing ends their wait for the client
+	m.mu.Lock()
+	live := slices.Clone(m.live)
+	var creating []*creation
+	for c := range m.creating {
+		creating = append(creating, c)
+	}
+	m.mu.Unlock()
+	for _, t := range live {
+		t.requestStop()
+	}
+	limit := time.AfterFunc(terminal.SettleTimeout, func() { close(m.expired) })
+	defer limit.Stop()
+	for _, t := range live {
+		<-t.over
+	}
+	for _, c := range creating {
+		select {
+		case <-c.over:
+		case <-m.peer.gone:
+		case <-m.expired:
+		}
+	}
+	// The last try for every release that was not answered.
+	var again sync.WaitGroup
+	for _, duty := range m.duties.Open() {
+		if duty.Sent() {
+			again.Go(func() { m.release(duty, nil) })
+		}
+	}
+	again.Wait()
+	if m.peer.lost() {
+		return nil
+	}
+	return m.leaks(live)
+}
+
+// leaks returns what is not settled as a *terminal.LeakError, or nil.
+func (m *Manager) leaks(live []*term) error {
+	var leaks []terminal.Leak
+	for _, duty := range m.duties.Open() {
+		leak := terminal.Leak{What: acp.ClientMethodTerminalRelease, Err: errNoAnswer}
+		if !duty.Sent() {
+			leak.Err = errors.New("not sent: Options.Created has not returned")
+		}
+		for _, t := range live {
+			if t.duty == duty {
+				leak.ID = t.info.ID
+			}
+		}
+		leaks = append(leaks, leak)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for c := range m.creating {
+		leaks = append(leaks, terminal.Leak{
+			What: acp.ClientMethodTerminalCreate,
+			Err:  fmt.Errorf("%w for %v: a command may run", errNoAnswer, time.Since(c.sent).Round(time.Millisecond)),
+		})
+	}
+	if leaks == nil {
+		return nil
+	}
+	return &terminal.LeakError{Leaks: leaks}
+}
+
+// ended is called when t has ended: it makes room.
+func (m *Manager) ended(*term) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	total := 0
+	for _, t := range m.kept {
+		total += t.output.Size()
+	}
+	for i := 0; total > m.options.ManagerBytes && i < len(m.kept); {
+		if t := m.kept[i]; t.ended() {
+			total -= t.output.Size()
+			m.kept = slices.Delete(m.kept, i, i+1)
+		} else {
+			i++
+		}
+	}
+}
+
+// settled is called when nothing more is to be done about t.
+func (m *Manager) settled(t *term) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.live = slices.DeleteFunc(m.live, func(other *term) bool { return other == t })
+}

@@ -1,0 +1,109 @@
+package acpterm
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/coder/acp-go-sdk"
+
+	"github.com/termbridge/termbridge/terminal"
+)
+
+// Environment is the name, in Info, of where the commands of a Manager run. A
+// Command names it, or "".
+const Environment = "client"
+
+// maxSnapshot is the most output that is asked of a client at once: the SDK
+// ends the connection at a line of 10 MiB, and a control byte grows sixfold in
+// JSON.
+const maxSnapshot = 3 << 19 // 1.5 MiB
+
+// request returns the terminal/create for cmd, or an error that says what is
+// wrong with it.
+func (m *Manager) request(cmd terminal.Command) (acp.CreateTerminalRequest, error) {
+	none := acp.CreateTerminalRequest{}
+	if err := cmd.Check(); err != nil {
+		return none, fmt.Errorf("acpterm: %w", err)
+	}
+	if cmd.Environment != "" && cmd.Environment != Environment {
+		return none, fmt.Errorf("acpterm: %w: environment %q: here is only %q", terminal.ErrBadCommand, cmd.Environment, Environment)
+	}
+	if cmd.Stdin {
+		return none, fmt.Errorf("acpterm: %w: an ACP client's terminal has none", terminal.ErrNoInput)
+	}
+	dir := cmd.Dir
+	if dir == "" {
+		dir = m.options.Dir
+	}
+	if dir == "" {
+		return none, fmt.Errorf("acpterm: %w: no directory: give an absolute path", terminal.ErrBadCommand)
+	}
+	limit := min(m.limit(cmd), maxSnapshot)
+	req := acp.CreateTerminalRequest{
+		SessionId:       m.peer.session,
+		Cwd:             &dir,
+		OutputByteLimit: &limit,
+	}
+	req.Command, req.Args = m.options.Profile.Form.words(cmd)
+	for _, name := range slices.Sorted(maps.Keys(cmd.Env)) {
+		req.Env = append(req.Env, acp.EnvVariable{Name: name, Value: cmd.Env[name]})
+	}
+	switch line, err := json.Marshal(req); {
+	case err != nil:
+		return none, fmt.Errorf("acpterm: %w: %w", terminal.ErrBadCommand, err)
+	case len(line) > terminal.MaxCreate:
+		return none, fmt.Errorf("acpterm: %w: the command takes %d bytes of at most %d", terminal.ErrTooLarge, len(line), terminal.MaxCreate)
+	}
+	return req, nil
+}
+
+// limit returns how many bytes of a command's output are kept.
+func (m *Manager) limit(cmd terminal.Command) int {
+	if cmd.OutputLimit > 0 {
+		return cmd.OutputLimit
+	}
+	return m.options.OutputLimit
+}
+
+const shell = "/bin/sh"
+
+// words returns the command and args of terminal/create.
+func (f Form) words(cmd terminal.Command) (command string, args []string) {
+	words := cmd.Args
+	switch cmd.Shell {
+	case "", "sh", shell:
+	default:
+		words = []string{cmd.Shell, "-c", cmd.Line}
+	}
+	line := cmd.Line
+	if words != nil {
+		line = "exec " + quote(words) // exec, so that a kill reaches the program
+	}
+	switch {
+	case f == FormLine:
+		return line, nil
+	case f == FormExec && words != nil:
+		return words[0], words[1:]
+	case f == FormExec:
+		return shell, []string{"-c", line}
+	}
+	return shell, []string{"-c", ":;" + line}
+}
+
+// quote quotes every word, plain ones too, so that none of them is an alias, a
+// keyword or an assignment.
+func quote(words []string) string {
+	var b strings.Builder
+	for i, w := range words {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteByte('\'')
+		b.WriteString(strings.ReplaceAll(w, "'", `'\''`))
+		b.WriteByte('\'')
+	}
+	return b.String()
+}

@@ -1,0 +1,164 @@
+package acpterm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/coder/acp-go-sdk"
+
+	"github.com/termbridge/termbridge/internal/ledger"
+	"github.com/termbridge/termbridge/internal/tail"
+	"github.com/termbridge/termbridge/terminal"
+)
+
+// A term is one command in a client's terminal.
+type term struct {
+	manager *Manager
+	duty    *ledger.Release // its ID is the client's id
+	output  *tail.Buffer    // what was seen, written by run
+	stream  stream          // used by run only
+
+	wake      chan struct{}     // somebody reads; capacity 1
+	refreshes chan chan<- error // each asks for a read made after it, and for its error
+	stop      chan struct{}     // closed by requestStop
+	done      chan struct{}     // closed by run when the command has ended; then info is final
+	shown     chan struct{}     // closed when Options.Created has returned
+	over      chan struct{}     // closed by run when nothing is left to be done
+
+	mu sync.Mutex
+	// guards following; ID, Environment, Command and Started never change
+	info    terminal.Info
+	stopped bool // stop is closed
+	readers int  // calls of ReadOutput that wait
+	read    time.Time
+}
+
+var _ terminal.Terminal = (*term)(nil)
+
+func (t *term) clientTerminal() string { return t.duty.ID }
+
+func (t *term) Info() terminal.Info {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.info
+}
+
+func (t *term) Done() <-chan struct{} { return t.done }
+
+func (t *term) ended() bool {
+	select {
+	case <-t.done:
+		return true
+	default:
+		return false
+	}
+}
+
+func (t *term) ReadOutput(ctx context.Context, cursor int64, wait time.Duration) (terminal.Output, error) {
+	t.reading(+1)
+	chunk, err := t.output.Wait(ctx, cursor, terminal.MaxText, wait)
+	t.reading(-1)
+	if chunk.Closed {
+		<-t.done // at once: run closes both
+	}
+	info := t.Info()
+	if !chunk.Closed && info.Outcome.Ended() {
+		// It ended after the read, and there may be more to read.
+		info.Outcome, info.Exit, info.Ended, info.Err = terminal.Running, terminal.Exit{}, time.Time{}, nil
+	}
+	return terminal.Output{
+		Text:       chunk.Text,
+		NextCursor: chunk.Next,
+		More:       chunk.More,
+		Truncated:  chunk.Truncated,
+		Info:       info,
+	}, err
+}
+
+// refresh makes the output what the client shows now, within a bound.
+func (t *term) refresh(ctx context.Context) error {
+	answer := make(chan error, 1)
+	timer := time.NewTimer(terminal.OutputTimeout)
+	defer timer.Stop()
+	select {
+	case t.refreshes <- answer:
+	case <-t.done:
+		return nil // Info.Err says whether the last read failed
+	}
+	select {
+	case err := <-answer:
+		return err
+	case <-t.done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return t.manager.peer.failure(ctx, acp.ClientMethodTerminalOutput, errNoAnswer)
+	}
+}
+
+// reading counts those who wait for output and wakes the poller for each.
+func (t *term) reading(n int) {
+	t.mu.Lock()
+	t.readers += n
+	t.read = time.Now()
+	t.mu.Unlock()
+	if n > 0 {
+		select {
+		case t.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// isRead reports whether somebody reads the output, or did a moment ago and may
+// again.
+func (t *term) isRead() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.readers > 0 || time.Since(t.read) < 2*terminal.PollMax
+}
+
+func (t *term) WriteInput(ctx context.Context, _ string) (int, error) {
+	return 0, fmt.Errorf("acpterm: %w: an ACP client's terminal has none", terminal.ErrNoInput)
+}
+
+func (t *term) Resize(terminal.Size) error {
+	if t.ended() {
+		return nil
+	}
+	return fmt.Errorf("acpterm: resize: %w", errors.ErrUnsupported)
+}
+
+func (t *term) Signal(os.Signal) error {
+	if t.ended() {
+		return fmt.Errorf("acpterm: signal: %w", terminal.ErrEnded)
+	}
+	return fmt.Errorf("acpterm: signal: %w", errors.ErrUnsupported)
+}
+
+func (t *term) Stop(ctx context.Context) (terminal.Info, error) {
+	t.requestStop()
+	return terminal.Wait(ctx, t)
+}
+
+// requestStop makes run stop the command.
+func (t *term) requestStop() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.stopped {
+		t.stopped = true
+		close(t.stop)
+	}
+}
+
+// update changes what is known of the command.
+func (t *term) update(change func(*terminal.Info)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	change(&t.info)
+}

@@ -1,0 +1,130 @@
+package acpterm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/coder/acp-go-sdk"
+
+	"github.com/termbridge/termbridge/terminal"
+)
+
+// A peer is one session at the other end of a connection.
+type peer struct {
+	conn    Conn
+	session acp.SessionId
+	gone    <-chan struct{} // closed when the connection has ended; nil if that is never known
+}
+
+func newPeer(conn Conn, session acp.SessionId) peer {
+	p := peer{conn: conn, session: session}
+	if c, ok := conn.(interface{ Done() <-chan struct{} }); ok {
+		p.gone = c.Done()
+	}
+	return p
+}
+
+func (p peer) lost() bool {
+	select {
+	case <-p.gone:
+		return true
+	default:
+		return false
+	}
+}
+
+// A reply is what a request came to.
+type reply[T any] struct {
+	value T
+	err   error
+}
+
+// call makes a request in a goroutine of the connection's own: a write to a peer
+// that stopped reading ignores every context. What comes of it can be received
+// once.
+func call[Q, R any](ctx context.Context, method func(context.Context, Q) (R, error), request Q) chan reply[R] {
+	ch := make(chan reply[R], 1)
+	callTo(ch, ctx, method, request)
+	return ch
+}
+
+// callTo is call for a channel that has room for the reply.
+func callTo[Q, R any](ch chan<- reply[R], ctx context.Context, method func(context.Context, Q) (R, error), request Q) {
+	go func() {
+		value, err := method(ctx, request)
+		ch <- reply[R]{value, err}
+	}()
+}
+
+// errNoAnswer is the reason when the client did not answer within the bound.
+var errNoAnswer = errors.New("the client does not answer")
+
+// await receives what comes of a call within limit.
+func await[R any](p peer, ch chan reply[R], limit time.Duration) reply[R] {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case r := <-ch:
+		return r
+	case <-p.gone:
+		return reply[R]{err: terminal.ErrConnectionLost}
+	case <-timer.C:
+		return reply[R]{err: errNoAnswer}
+	}
+}
+
+// failure translates the error of a request. The end of the connection comes
+// first, since the SDK then cancels the contexts of its handlers too; then the
+// caller's own ctx, which the SDK hides in an error of its own; then what the
+// client said.
+func (p peer) failure(ctx context.Context, method string, err error) error {
+	var refusal *acp.RequestError
+	switch {
+	case err == nil:
+		return nil
+	case p.lost():
+		return fmt.Errorf("acpterm: %s: %w", method, terminal.ErrConnectionLost)
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.As(err, &refusal):
+		return &refused{method, refusal}
+	}
+	return fmt.Errorf("acpterm: %s: %w", method, err)
+}
+
+// codeMethodNotFound is JSON-RPC's code for a method that the peer has not got.
+const codeMethodNotFound = -32601
+
+// refused is a request that the client answered with an error.
+type refused struct {
+	method string
+	err    *acp.RequestError
+}
+
+// Error returns the client's words.
+func (e *refused) Error() string {
+	s := fmt.Sprintf("acpterm: %s: the client says: %s", e.method, e.err.Message)
+	switch data := e.err.Data.(type) {
+	case string:
+		s += ": " + data
+	case map[string]any:
+		for _, key := range []string{"details", "error", "message"} {
+			if text, ok := data[key].(string); ok {
+				s += ": " + text
+				break
+			}
+		}
+	}
+	return fmt.Sprintf("%s (code %d)", s, e.err.Code)
+}
+
+// Unwrap makes errors.As find the *acp.RequestError, and errors.Is
+// [errors.ErrUnsupported] if the client has not got the method.
+func (e *refused) Unwrap() []error {
+	if e.err.Code == codeMethodNotFound {
+		return []error{e.err, errors.ErrUnsupported}
+	}
+	return []error{e.err}
+}
