@@ -21,6 +21,7 @@ type Ledger[O comparable] struct {
 
 	mu sync.Mutex
 	// guards following, and the fields of every Entry
+	kept    int         // how many entries there may be; 0 is any number
 	entries []*Entry[O] // in the order of Reserve
 	closed  bool
 }
@@ -38,10 +39,19 @@ type Entry[O comparable] struct {
 // New returns an empty Ledger with so many slots.
 func New[O comparable](slots int) *Ledger[O] { return &Ledger[O]{slots: slots} }
 
+// Limit bounds the number of entries: a new one takes the place of the oldest
+// ended one, of those that no tool-end has taken note of last. 0 is no bound.
+func (l *Ledger[O]) Limit(kept int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.kept = kept
+}
+
 // Reserve enters a command that is about to be started on behalf of owner. With
 // slot it takes one of the slots, now: a start that is still under way counts,
-// a command that has ended does not. Without a free slot the error wraps
-// [terminal.ErrTooMany], and after Close it is [terminal.ErrClosed].
+// a command that has ended does not. Without a free slot, or a place within
+// Limit, the error wraps [terminal.ErrTooMany], and after Close it is
+// [terminal.ErrClosed].
 //
 // The caller ends every reservation by Started or Forget.
 func (l *Ledger[O]) Reserve(owner O, slot bool) (*Entry[O], error) {
@@ -61,9 +71,30 @@ func (l *Ledger[O]) Reserve(owner O, slot bool) (*Entry[O], error) {
 			return nil, fmt.Errorf("%w: %d of %d run already", terminal.ErrTooMany, taken, l.slots)
 		}
 	}
+	if err := l.makeRoom(); err != nil {
+		return nil, err
+	}
 	e := &Entry[O]{ledger: l, slot: slot, owner: owner}
 	l.entries = append(l.entries, e)
 	return e, nil
+}
+
+// makeRoom evicts an ended entry if there is no room for one more. Called with mu
+// held.
+func (l *Ledger[O]) makeRoom() error {
+	for l.kept > 0 && len(l.entries) >= l.kept {
+		var oldest *Entry[O]
+		for _, e := range l.entries {
+			if !e.live() && (oldest == nil || oldest.pending && !e.pending) {
+				oldest = e
+			}
+		}
+		if oldest == nil {
+			return fmt.Errorf("%w: %d run already", terminal.ErrTooMany, l.kept)
+		}
+		l.sweep(func(e *Entry[O]) bool { return e == oldest })
+	}
+	return nil
 }
 
 // live reports whether the command is starting or running. Called with mu held.
@@ -183,24 +214,11 @@ func (l *Ledger[O]) Sweep(match func(owner O, slot bool) bool) []terminal.Termin
 	return l.sweep(func(e *Entry[O]) bool { return match(e.owner, e.slot) })
 }
 
-// Prune removes entries of ended commands with a slot, the oldest first, until
-// no more than keep of them are left.
-func (l *Ledger[O]) Prune(keep int) {
+// Busy reports whether a command is starting or running.
+func (l *Ledger[O]) Busy() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	ended := 0
-	for _, e := range l.entries {
-		if e.slot && !e.live() {
-			ended++
-		}
-	}
-	l.sweep(func(e *Entry[O]) bool {
-		if ended <= keep || !e.slot || e.live() {
-			return false
-		}
-		ended--
-		return true
-	})
+	return slices.ContainsFunc(l.entries, (*Entry[O]).live)
 }
 
 // Close refuses new entries and sweeps all that there are.

@@ -1,6 +1,9 @@
 package ledger
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // Releases lists what a peer holds for us and must be told to release, each
 // thing exactly once. The zero value is an empty list.
@@ -18,15 +21,16 @@ type Release struct {
 
 	releases *Releases
 	settled  chan struct{} // closed by Settle
+	sent     bool          // guarded by Releases.mu
 }
 
-// Hold enters a duty, or returns false if there is one for id already: then a
-// peer gave the same name to two things that both live.
+// Hold enters a duty, or returns the one that there is for id already, and
+// false: then a peer gave the same name to two things.
 func (r *Releases) Hold(id string) (*Release, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.held[id] != nil {
-		return nil, false
+	if h := r.held[id]; h != nil {
+		return h, false
 	}
 	if r.held == nil {
 		r.held = make(map[string]*Release)
@@ -35,6 +39,20 @@ func (r *Releases) Hold(id string) (*Release, bool) {
 	r.held[id] = h
 	r.list = append(r.list, h)
 	return h, true
+}
+
+// Send marks that the peer is being told.
+func (h *Release) Send() {
+	h.releases.mu.Lock()
+	defer h.releases.mu.Unlock()
+	h.sent = true
+}
+
+// Sent reports whether Send was called.
+func (h *Release) Sent() bool {
+	h.releases.mu.Lock()
+	defer h.releases.mu.Unlock()
+	return h.sent
 }
 
 // Settle ends the duty: the peer answered, or is gone. Later calls do nothing.
@@ -46,12 +64,7 @@ func (h *Release) Settle() {
 		return
 	}
 	delete(r.held, h.ID)
-	for i, other := range r.list {
-		if other == h {
-			r.list = append(r.list[:i], r.list[i+1:]...)
-			break
-		}
-	}
+	r.list = slices.DeleteFunc(r.list, func(other *Release) bool { return other == h })
 	close(h.settled)
 }
 
@@ -62,5 +75,5 @@ func (h *Release) Settled() <-chan struct{} { return h.settled }
 func (r *Releases) Open() []*Release {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return append([]*Release(nil), r.list...)
+	return slices.Clone(r.list)
 }
