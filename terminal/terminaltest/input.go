@@ -1,0 +1,276 @@
+package terminaltest
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/termbridge/termbridge/terminal"
+)
+
+var inputRule = rule{
+	name: "3-input",
+	text: "WriteInput: verbatim, returns what the kernel has taken. No Stdin: ErrNoInput. Ended: ErrEnded. Nobody reads: waits; ctx ends it at once; " +
+		"at most one left-over write per terminal, later writes queue behind it. A canonical line over the limit: ErrLineTooLong before anything is written. " +
+		"It never blocks another call. Resize and Signal reach the program, or are ErrUnsupported.",
+	cases: []testCase{
+		{"verbatim", func(h *harness) {
+			text := "a\tb \x1b[A\x03\x04 é漢😀\r\n.END"
+			t, ok := h.startInput("gulp", "0s", "END")
+			if !ok {
+				return
+			}
+			h.write(t, text[:3])
+			h.write(t, text[3:])
+			h.checkExit(h.end(t), 0)
+			got, truncated := h.all(t)
+			h.checkText(got, "ready\n"+text, truncated)
+		}},
+		{"no Stdin", func(h *harness) {
+			t := h.start("hold")
+			if n, err := h.tryWrite(h.ctx(bound), t, "x"); n != 0 || !errors.Is(err, terminal.ErrNoInput) {
+				h.Errorf("WriteInput without Stdin: %d, %v; want 0, ErrNoInput", n, err)
+			}
+		}},
+		{"ended", func(h *harness) {
+			t, ok := h.startInput("true")
+			if !ok {
+				return
+			}
+			h.end(t)
+			if n, err := h.tryWrite(h.ctx(bound), t, "x"); n != 0 || !errors.Is(err, terminal.ErrEnded) {
+				h.Errorf("WriteInput after the end: %d, %v; want 0, ErrEnded", n, err)
+			}
+		}},
+		{"read late", func(h *harness) {
+			t, ok := h.startInput("gulp", "1s", "END")
+			if !ok {
+				return
+			}
+			text := strings.Repeat("0123456789abcdef", 16<<10) + "END"
+			h.write(t, text)
+			h.checkExit(h.end(t), 0)
+			got, truncated := h.all(t)
+			h.checkText(got, "ready\n"+text, truncated)
+		}},
+		{"ctx ends it", func(h *harness) {
+			// What was counted is what the program gets, and nothing more.
+			t, ok := h.startInput("gulp", "2s", "END")
+			if !ok {
+				return
+			}
+			because := errors.New("because")
+			ctx, cancel := context.WithTimeoutCause(h.Context(), 300*time.Millisecond, because)
+			defer cancel()
+			start := time.Now()
+			text := strings.Repeat("a", 4<<20)
+			n, err := h.tryWrite(ctx, t, text)
+			if !errors.Is(err, because) || n < 0 || n >= len(text) {
+				h.Fatalf("4 MiB to a program that does not read: %d, %v; want some, and the cause of the context", n, err)
+			}
+			h.checkPrompt("a write whose context ended", start)
+			h.write(t, "END")
+			h.checkExit(h.end(t), 0)
+			got, truncated := h.all(t)
+			h.checkText(got, "ready\n"+text[:n]+"END", truncated)
+		}},
+		{"writes queue", func(h *harness) {
+			t, ok := h.startInput("gulp", "1s", "bEND")
+			if !ok {
+				return
+			}
+			a, b := strings.Repeat("a", 300<<10), strings.Repeat("b", 300<<10)+"END"
+			var all sync.WaitGroup
+			ctx := h.ctx(bound)
+			write := func(text string) {
+				if n, err := t.WriteInput(ctx, text); n != len(text) || err != nil {
+					h.Errorf("WriteInput: %d of %d, %v", n, len(text), err)
+				}
+			}
+			all.Go(func() { write(a) })
+			time.Sleep(300 * time.Millisecond)
+			all.Go(func() { write(b) })
+			h.within(bound, "two writes", all.Wait)
+			h.checkExit(h.end(t), 0)
+			got, truncated := h.all(t)
+			h.checkText(got, "ready\n"+a+b, truncated)
+		}},
+		{"blocks nothing else", func(h *harness) {
+			m := h.manager()
+			t, ok := h.startInput("hold")
+			if !ok {
+				return
+			}
+			_, cursor := h.waitText(t, "ready\n")
+			var n int
+			var err error
+			var all sync.WaitGroup
+			ctx := h.ctx(2 * bound)
+			all.Go(func() { n, err = t.WriteInput(ctx, strings.Repeat("a\n", 2<<20)) })
+			time.Sleep(300 * time.Millisecond)
+			start := time.Now()
+			h.within(bound, "other calls during a blocked write", func() {
+				t.Info()
+				t.ReadOutput(ctx, cursor, 100*time.Millisecond)
+				t.Resize(terminal.Size{Rows: 10, Cols: 10})
+				m.List()
+				m.Get(t.Info().ID)
+				m.Busy()
+			})
+			short, cancel := context.WithTimeout(h.Context(), 100*time.Millisecond)
+			defer cancel()
+			if n, err := h.tryWrite(short, t, "second"); n != 0 || !errors.Is(err, context.DeadlineExceeded) {
+				h.Errorf("a second write behind a blocked one: %d, %v; want 0 and the end of its context", n, err)
+			}
+			h.checkExit(h.end(h.start("true")), 0)
+			h.stop(t)
+			h.within(bound, "a blocked write of a stopped command", all.Wait)
+			if !errors.Is(err, terminal.ErrEnded) || n >= 4<<20 {
+				h.Errorf("a blocked write of a stopped command: %d, %v; want ErrEnded", n, err)
+			}
+			h.checkPrompt("all that", start)
+		}},
+		{"line too long", func(h *harness) {
+			t, ok := h.startTTYInput("cat")
+			if !ok {
+				return
+			}
+			if n, err := h.tryWrite(h.ctx(bound), t, strings.Repeat("x", 5000)+"\n"); n != 0 || !errors.Is(err, terminal.ErrLineTooLong) {
+				h.Errorf("a line of 5,000 bytes: %d, %v; want 0, ErrLineTooLong", n, err)
+			}
+			h.write(t, "ok\n"+strings.Repeat("y", 4000)+"\n\x04")
+			h.checkExit(h.end(t), 0)
+			text, _ := h.all(t)
+			if !strings.Contains(plain(text), "ok\n") || strings.Contains(text, "x") || !strings.Contains(text, strings.Repeat("y", 4000)) {
+				h.Errorf("the program got, of a refused line and two good ones: …%q", tailOf(text))
+			}
+		}},
+		{"line too long in parts", func(h *harness) {
+			t, ok := h.startTTYInput("cat")
+			if !ok {
+				return
+			}
+			part := strings.Repeat("x", 3000)
+			h.write(t, part)
+			if n, err := h.tryWrite(h.ctx(bound), t, part); n != 0 || !errors.Is(err, terminal.ErrLineTooLong) {
+				h.Errorf("3,000 bytes after 3,000 of the same line: %d, %v; want 0, ErrLineTooLong", n, err)
+			}
+			h.write(t, "\n\x04")
+			h.checkExit(h.end(t), 0)
+			text, _ := h.all(t)
+			if n := strings.Count(text, "x"); n != 2*len(part) && n != len(part) { // with or without echo
+				h.Errorf("%d bytes of a line of %d and its echo", n, len(part))
+			}
+		}},
+		{"interrupt", func(h *harness) {
+			t, ok := h.startTTYInput("signals")
+			if !ok {
+				return
+			}
+			h.waitText(t, "ready\n")
+			h.write(t, "\x03")
+			h.waitText(t, "SIGINT\n")
+		}},
+		{"resize", func(h *harness) {
+			t := h.start("hold")
+			if err := t.Resize(terminal.Size{Rows: 10, Cols: 20}); !errors.Is(err, errors.ErrUnsupported) {
+				h.Errorf("Resize without TTY: %v, want ErrUnsupported", err)
+			}
+			if !h.c.TTY {
+				return // the case tty of the command has the rest
+			}
+			cmd := h.c.Program("size")
+			cmd.TTY = true
+			t = h.startCommand(cmd)
+			h.waitText(t, "40 x 120\n")
+			if err := t.Resize(terminal.Size{Rows: 10, Cols: 20}); err != nil {
+				h.Errorf("Resize: %v", err)
+			}
+			h.waitText(t, "10 x 20\n")
+			if err := t.Resize(terminal.Size{}); err == nil {
+				h.Errorf("Resize to nothing: no error")
+			}
+			h.stop(t)
+			if err := t.Resize(terminal.Size{Rows: 11, Cols: 20}); err != nil {
+				h.Errorf("Resize after the end: %v, want nothing", err)
+			}
+		}},
+		{"signal", func(h *harness) {
+			t := h.start("signals")
+			h.waitText(t, "ready\n")
+			err := t.Signal(os.Interrupt)
+			if !h.c.Signal {
+				if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+					h.Errorf("Signal: %v, want ErrUnsupported", err)
+				}
+				return
+			}
+			if err != nil {
+				h.Errorf("Signal: %v", err)
+			}
+			h.waitText(t, "SIGINT\n")
+			if err := t.Signal(os.Kill); err != nil {
+				h.Errorf("Signal: %v", err)
+			}
+			if info := h.end(t); info.Outcome != terminal.Signalled || info.Exit.Signal != "SIGKILL" {
+				h.Errorf("after SIGKILL: %s, %v", info.Outcome, info.Exit)
+			}
+			if err := t.Signal(os.Interrupt); !errors.Is(err, terminal.ErrEnded) {
+				h.Errorf("Signal after the end: %v, want ErrEnded", err)
+			}
+		}},
+	},
+}
+
+// startInput starts a program with Stdin, and reports true. A Manager without
+// Config.Input must refuse it: that is checked, and false reported.
+func (h *harness) startInput(name string, args ...string) (terminal.Terminal, bool) {
+	h.Helper()
+	cmd := h.c.Program(name, args...)
+	cmd.Stdin = true
+	return h.startWithInput(cmd)
+}
+
+// startTTYInput is startInput with TTY. Without Config.TTY there is no line
+// editing, and the case has nothing to show.
+func (h *harness) startTTYInput(name string, args ...string) (terminal.Terminal, bool) {
+	h.Helper()
+	cmd := h.c.Program(name, args...)
+	cmd.Stdin, cmd.TTY = true, true
+	if h.c.Input && !h.c.TTY {
+		h.Skipf("input of this Manager never goes through a terminal")
+	}
+	return h.startWithInput(cmd)
+}
+
+func (h *harness) startWithInput(cmd terminal.Command) (terminal.Terminal, bool) {
+	h.Helper()
+	if h.c.Input {
+		return h.startCommand(cmd), true
+	}
+	if _, err := h.tryStart(h.ctx(bound), cmd); !errors.Is(err, terminal.ErrNoInput) {
+		h.Errorf("Start with Stdin: %v, want ErrNoInput", err)
+	}
+	if list := h.m.List(); len(list) > 0 || h.m.Busy() {
+		h.Errorf("after a failed start: %d terminals, busy %v", len(list), h.m.Busy())
+	}
+	return nil, false
+}
+
+// write is a WriteInput that must take everything.
+func (h *harness) write(t terminal.Terminal, text string) {
+	h.Helper()
+	if n, err := h.tryWrite(h.ctx(bound), t, text); n != len(text) || err != nil {
+		h.Fatalf("WriteInput: %d of %d bytes, %v", n, len(text), err)
+	}
+}
+
+// tryWrite is a WriteInput that must return.
+func (h *harness) tryWrite(ctx context.Context, t terminal.Terminal, text string) (n int, err error) {
+	h.Helper()
+	h.within(bound+time.Second, "WriteInput", func() { n, err = t.WriteInput(ctx, text) })
+	return n, err
+}
