@@ -168,6 +168,18 @@ func (l *Ledger[O]) Adopt(from, to O) {
 	}
 }
 
+// Occupy has every command of owner take a slot while it lives, even if there
+// is none free: it goes on in the background, and nobody can be refused any more.
+func (l *Ledger[O]) Occupy(owner O) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.entries {
+		if e.owner == owner {
+			e.slot = true
+		}
+	}
+}
+
 // Owned returns the terminals of the started commands of owner, live and ended,
 // in the order of their starts.
 func (l *Ledger[O]) Owned(owner O) []terminal.Terminal {
