@@ -9,7 +9,7 @@
 //		*acphost.Host // terminal/* and session/update
 //		...           // files and permissions are the client's own
 //	}
-//	conn := acp.NewClientSideConnection(&client{Host: host}, stdin, stdout)
+//	conn := acp.NewClientSideConnection(&client{Host: host}, stdin, host.Reader(stdout))
 //
 // # The protocol
 //
@@ -86,6 +86,7 @@ type Host struct {
 	reads     context.Context
 	stopReads context.CancelFunc
 	readers   sync.WaitGroup // a goroutine per terminal that is shown
+	handled   counter        // calls of SessionUpdate, for Reader
 
 	mu sync.Mutex
 	// guards following

@@ -90,6 +90,7 @@ type card struct {
 // nothing; so is an update of a tool call that was never announced, and output
 // for a display-only terminal that is not there.
 func (h *Host) SessionUpdate(_ context.Context, n acp.SessionNotification) error {
+	defer h.handled.add()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s, u := h.session(n.SessionId), n.Update

@@ -89,7 +89,8 @@ type Options struct {
 	// Command.
 	Host *acphost.Options
 	// Wrap, if not nil, wraps what handles the agent's requests: a client
-	// with manners of its own.
+	// with manners of its own. It passes session/updates on; else a
+	// terminal/release waits a second for them.
 	Wrap func(acp.Client) acp.Client
 
 	// Permission answers session/request_permission; nil selects the first
@@ -181,7 +182,7 @@ func New(options *Options) *Client {
 			proxy.Agent = c.opts.Agent(c.conn)
 		}
 		c.agent = proxy.Agent
-		c.peer = acp.NewClientSideConnection(client, c.filter.to[Agent], c.filter.to[Editor])
+		c.peer = acp.NewClientSideConnection(client, c.filter.to[Agent], c.host.Reader(c.filter.to[Editor]))
 		c.peer.SetLogger(c.opts.Logger)
 	})
 	c.initialized <- errNotInitialized
