@@ -1,0 +1,90 @@
+package bridge
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/termbridge/termbridge/internal/text"
+	"github.com/termbridge/termbridge/terminal"
+	"github.com/termbridge/termbridge/view"
+)
+
+// A Result is what became of a command that Exec ran.
+type Result struct {
+	// ID is the terminal's: [State.Get] finds it.
+	ID string
+
+	// Output is the output as plain text, the tail of it, at most
+	// Options.ResultLimit bytes; Truncated reports that there was more.
+	Output    string
+	Truncated bool
+
+	// Outcome says how the command ended, [terminal.Running] that it goes on
+	// in the background. Exit is how its process did, as far as that is known.
+	Outcome terminal.Outcome
+	Exit    terminal.Exit
+
+	// Presentation is how the user saw it; TerminalID is the client's id of
+	// its terminal, "" for a local one.
+	Presentation Presentation
+	TerminalID   string
+
+	// Duration is how long the command ran.
+	Duration time.Duration
+
+	// Left are processes of the command that still ran when it had ended; nil
+	// if that is not known.
+	Left []terminal.Proc
+}
+
+// result returns what is known of the command of k now. The error says what of
+// its output or its end could not be found out.
+func (s *State) result(k *command) (*Result, error) {
+	info := k.term.Info()
+	out, truncated, err := readPlain(k.term, s.b.opts.ResultLimit)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if info.Outcome.Ended() && err == nil {
+		k.final = &out
+	}
+	r := &Result{
+		ID:         info.ID,
+		Output:     out,
+		Truncated:  truncated,
+		Outcome:    info.Outcome,
+		Exit:       info.Exit,
+		TerminalID: k.clientID,
+		Duration:   info.RunTime(),
+		Left:       info.Left,
+	}
+	if k.show != nil {
+		r.Presentation = k.show.presentation()
+	}
+	if err != nil {
+		err = fmt.Errorf("bridge: the output of %s: %w", info.ID, err)
+	}
+	return r, err
+}
+
+// readPlain returns the output of t that can be read now as plain text, the
+// last limit bytes of it.
+func readPlain(t terminal.Terminal, limit int) (out string, truncated bool, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), terminal.OutputTimeout)
+	defer cancel()
+	p := view.Plainer{Max: limit + 4} // a rune more, so that what is over the limit shows
+	var cursor int64
+	for {
+		o, err := t.ReadOutput(ctx, cursor, 0)
+		truncated = truncated || o.Truncated
+		cursor = o.NextCursor
+		_, _ = p.Write([]byte(o.Text))
+		if err != nil || !o.More {
+			out = p.String()
+			if len(out) > limit {
+				out, truncated = text.Tail(out, limit), true
+			}
+			return out, truncated, err
+		}
+	}
+}

@@ -1,0 +1,301 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	acp "github.com/coder/acp-go-sdk"
+	"github.com/termbridge/termbridge/terminal"
+)
+
+// A Turn is one prompt, from its request to its answer. [State.Turn] makes it.
+type Turn struct {
+	s      *State
+	cancel context.CancelCauseFunc // ends the Turn; the first cause counts
+	done   <-chan struct{}         // closed when the Turn ends
+	halted chan struct{}           // closed when halt has stopped all that it can
+
+	// guarded by State.mu
+
+	calls     []*Call
+	cause     error         // not nil: nothing may begin any more
+	cancelled bool          // the answer is "cancelled"
+	claimed   bool          // a cancel of the session came while the turn was open
+	deadline  time.Time     // valid with cause: when all must have settled
+	busy      int           // methods of Calls under way
+	idle      chan struct{} // not nil with cause: closed when busy is 0
+}
+
+// The causes of the end of a turn that did not come from outside.
+var (
+	errCancelled = fmt.Errorf("bridge: the client cancelled the turn: %w", context.Canceled)
+	errTurnOver  = fmt.Errorf("bridge: the turn is over: %w", terminal.ErrEnded)
+)
+
+// cancelWindow is how far apart a cancel and the turn that it belongs to may
+// be seen: the SDK hands out requests and notifications on different
+// goroutines.
+const cancelWindow = 100 * time.Millisecond
+
+// Turn runs f as one prompt of the session and returns its answer, when
+// everything that its open Calls own has ended and every Call has its final
+// status. The ctx that f gets ends with ctx, with [State.Cancel], when the
+// State closes and when the connection is gone.
+//
+// A cancelled turn is answered with the stop reason cancelled and no error,
+// whatever f returns. If not all of it has ended within
+// [terminal.SettleTimeout], an agent message says what is not known to have
+// ended. A turn that is cancelled before it has begun does not run f. A panic of
+// f becomes the error of the turn. On a closed State the error wraps
+// [terminal.ErrClosed], on a lost connection [terminal.ErrConnectionLost].
+//
+// Turns of one session may overlap.
+func (s *State) Turn(ctx context.Context, f func(context.Context, *Turn) (acp.PromptResponse, error)) (answer acp.PromptResponse, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	t := &Turn{s: s, cancel: cancel, done: ctx.Done(), halted: make(chan struct{})}
+	if err := t.begin(); err != nil {
+		cancel(err)
+		return acp.PromptResponse{}, err
+	}
+	// Every end of the turn is an end of its context, and goes this one way.
+	context.AfterFunc(ctx, func() { t.halt(context.Cause(ctx)) })
+	defer func() {
+		if v := recover(); v != nil {
+			s.b.opts.Logger.Error("bridge: a turn panicked", "session", s.id, "panic", v, "stack", string(debug.Stack()))
+			answer, err = acp.PromptResponse{}, fmt.Errorf("bridge: the turn panicked: %v", v)
+		}
+		answer, err = t.end(answer, err)
+	}()
+	if ctx.Err() == nil {
+		return f(ctx, t)
+	}
+	return acp.PromptResponse{}, context.Cause(ctx)
+}
+
+// begin opens the turn. A cancel that overtook it cancels it.
+func (t *Turn) begin() error {
+	s := t.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.b.gone():
+		return fmt.Errorf("bridge: %w", terminal.ErrConnectionLost)
+	case s.closed:
+		return fmt.Errorf("bridge: session %q: %w", s.id, terminal.ErrClosed)
+	}
+	s.turns = append(s.turns, t)
+	if time.Now().Before(s.early) {
+		s.early = time.Time{}
+		t.claimed = true
+		t.cancel(errCancelled)
+	}
+	return nil
+}
+
+// Cancel cancels every open turn of the session. It never blocks, and may be
+// called at any time, also inside the SDK's handler of session/cancel. The
+// handlers of a prompt and of its cancel run on different goroutines, so a
+// cancel that finds no turn is kept for a moment for the turn that it overtook,
+// unless one is just over because its ctx ended, as the SDK has it: then it
+// belonged to that one.
+func (s *State) Cancel() {
+	s.mu.Lock()
+	turns := slices.Clone(s.turns)
+	for _, t := range turns {
+		t.claimed = true
+	}
+	if len(turns) == 0 {
+		if now := time.Now(); now.Before(s.excess) {
+			s.excess = time.Time{}
+		} else {
+			s.early = now.Add(cancelWindow)
+		}
+	}
+	s.mu.Unlock()
+	for _, t := range turns {
+		t.cancel(errCancelled)
+	}
+}
+
+// halt stops everything that the turn's open Calls own, in parallel and under
+// one deadline, and lets nothing new begin. It runs once, on a goroutine of the
+// turn's context.
+func (t *Turn) halt(cause error) {
+	defer close(t.halted)
+	s := t.s
+	s.mu.Lock()
+	t.cause = cause
+	t.cancelled = t.cancelled || cause != errTurnOver
+	t.deadline = time.Now().Add(terminal.SettleTimeout)
+	t.idle = make(chan struct{})
+	if t.busy == 0 {
+		close(t.idle)
+	}
+	var live []*command
+	for _, c := range t.calls {
+		if c.ending {
+			continue // its commands are the State's
+		}
+		for _, k := range c.commands {
+			if k.cancel != nil {
+				k.cancel(cause)
+			}
+			if k.live() {
+				k.stopping = true
+				live = append(live, k)
+			}
+		}
+	}
+	s.mu.Unlock()
+	if s.b.gone() {
+		return // the managers have ended, or are ending, what there is
+	}
+	ctx, cancel := context.WithDeadline(context.Background(), t.deadline)
+	defer cancel()
+	var all sync.WaitGroup
+	for _, k := range live {
+		all.Go(func() { _, _ = k.term.Stop(ctx) })
+	}
+	all.Wait()
+}
+
+// end settles the turn and maps its answer.
+func (t *Turn) end(answer acp.PromptResponse, err error) (acp.PromptResponse, error) {
+	t.cancel(errTurnOver)
+	<-t.halted
+	s := t.s
+	unknown := t.settle()
+	t.endCalls(unknown)
+	if len(unknown) > 0 && !s.b.gone() {
+		text := "Not confirmed to have ended: " + strings.Join(unknown, "; ") + "."
+		parts, _ := chunks(s.id, acp.UpdateAgentMessageText(text))
+		for _, n := range parts {
+			_ = s.b.wire.within(lastWords, s.b.wire.put(n))
+		}
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.turns = slices.DeleteFunc(s.turns, func(o *Turn) bool { return o == t })
+	if t.cancelled && !t.claimed && !s.closed {
+		s.excess = time.Now().Add(cancelWindow)
+	}
+	switch {
+	case s.b.gone():
+		return acp.PromptResponse{}, fmt.Errorf("bridge: %w", terminal.ErrConnectionLost)
+	case t.cancelled || t.claimed:
+		answer.StopReason = acp.StopReasonCancelled
+		return answer, nil
+	}
+	return answer, err
+}
+
+// lastWords is how long the end of a turn waits for an update to be written
+// when its time is up: a client that reads has it by then.
+const lastWords = time.Second
+
+// settle waits, until the turn's deadline, for the methods of its Calls to
+// return and for the client to answer the creates that were given up. It
+// returns what is not known to have ended.
+func (t *Turn) settle() (unknown []string) {
+	s := t.s
+	timer := time.NewTimer(time.Until(t.deadline))
+	defer timer.Stop()
+	select {
+	case <-t.idle:
+	case <-s.b.lost:
+		return nil
+	case <-timer.C:
+	}
+	s.mu.Lock()
+	var open []*command
+	for _, c := range t.calls {
+		if !c.ending {
+			open = append(open, c.commands...)
+		}
+	}
+	s.mu.Unlock()
+	for _, k := range open {
+		s.mu.Lock()
+		term := k.term
+		wait := (<-chan struct{})(k.created)
+		s.mu.Unlock()
+		if term != nil {
+			wait = term.Done()
+		}
+		if wait == nil {
+			continue // it never started
+		}
+		ctx, cancel := context.WithDeadline(context.Background(), t.deadline)
+		select {
+		case <-wait:
+		case <-s.b.lost:
+		case <-ctx.Done():
+			if !closed(wait) {
+				unknown = append(unknown, describe(k, term))
+			}
+		}
+		cancel()
+	}
+	return unknown
+}
+
+// describe names a command to a person.
+func describe(k *command, t terminal.Terminal) string {
+	line := cutMiddle(k.cmd.String(), 200)
+	if t == nil {
+		return fmt.Sprintf("%q, which the client was asked to run and did not answer", line)
+	}
+	return fmt.Sprintf("%q (%s)", line, t.Info().ID)
+}
+
+// endCalls gives every open Call its final status.
+func (t *Turn) endCalls(unknown []string) {
+	s := t.s
+	s.mu.Lock()
+	calls := slices.Clone(t.calls)
+	err := t.cause
+	s.mu.Unlock()
+	if len(unknown) > 0 {
+		err = fmt.Errorf("%w; not everything is known to have ended", err)
+	}
+	var all sync.WaitGroup
+	for _, c := range calls {
+		all.Go(func() { c.end("", err, max(lastWords, time.Until(t.deadline))) })
+	}
+	all.Wait()
+}
+
+// ToolCall begins a tool call. The client is told of it when the first method of
+// the Call that concerns the user is called, since only then is it known how its
+// commands will be shown. On a turn that has ended, and for an id that an open
+// Call has or that is empty, the Call's methods fail.
+func (t *Turn) ToolCall(card acp.SessionUpdateToolCall) *Call {
+	s := t.s
+	c := &Call{s: s, turn: t, id: card.ToolCallId, card: card, content: card.Content, rawOutput: card.RawOutput, ended: make(chan struct{})}
+	c.card.Content, c.card.RawOutput = nil, nil
+	switch c.card.Status {
+	case acp.ToolCallStatusCompleted, acp.ToolCallStatusFailed:
+		c.card.Status = "" // that is for End to say
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case t.cause != nil || !slices.Contains(s.turns, t):
+		c.dead = fmt.Errorf("bridge: tool call %q: the turn is over: %w", c.id, terminal.ErrEnded)
+	case c.id == "":
+		c.dead = errors.New("bridge: a tool call without an id")
+	case s.cards[c.id] != nil:
+		c.dead = fmt.Errorf("bridge: tool call %q is open already", c.id)
+	default:
+		s.cards[c.id] = c
+		t.calls = append(t.calls, c)
+	}
+	return c
+}
