@@ -1,0 +1,135 @@
+package localterm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/termbridge/termbridge/execenv"
+	"github.com/termbridge/termbridge/terminal"
+)
+
+// An input is where a command reads from.
+type input struct {
+	w      deadlineWriter
+	tty    execenv.Terminal // nil for a pipe
+	exited <-chan struct{}
+
+	// turn holds a value while somebody writes, so that two writes do not mix.
+	// It guards line.
+	turn chan struct{}
+	line int // bytes of a line that is not ended yet, while lines are edited
+
+	mu sync.Mutex // guards deadlines, and over
+	// guards following
+	over bool // see end
+}
+
+// A deadlineWriter is a file or a terminal: a blocked write can be ended, and
+// then says how much was taken.
+type deadlineWriter interface {
+	io.Writer
+	SetWriteDeadline(time.Time) error
+}
+
+func newInput(w deadlineWriter, tty execenv.Terminal, exited <-chan struct{}) *input {
+	return &input{w: w, tty: tty, exited: exited, turn: make(chan struct{}, 1)}
+}
+
+// past is a deadline that ends a blocked write.
+var past = time.Unix(1, 0)
+
+// write writes text, and waits while the command does not read.
+func (in *input) write(ctx context.Context, text string) (n int, err error) {
+	select {
+	case in.turn <- struct{}{}:
+	case <-in.exited:
+		return 0, terminal.ErrEnded
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+	defer func() { <-in.turn }()
+	switch {
+	case isClosed(in.exited):
+		return 0, terminal.ErrEnded
+	case ctx.Err() != nil:
+		return 0, context.Cause(ctx)
+	}
+	limit := 0
+	if in.tty != nil {
+		limit = in.tty.CanonicalLimit()
+	}
+	if _, longest := editedLine(in.line, text); limit > 0 && longest > limit {
+		return 0, fmt.Errorf("%w: %d bytes, and the terminal takes %d: send shorter lines, or put the text in a file",
+			terminal.ErrLineTooLong, longest, limit)
+	}
+
+	in.deadline(time.Time{})
+	interrupted := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		in.deadline(past)
+		close(interrupted)
+	})
+	n, err = io.WriteString(in.w, text)
+	if !stop() {
+		<-interrupted // or it would end the next write
+	}
+	if limit > 0 {
+		in.line, _ = editedLine(in.line, text[:n])
+	} else {
+		in.line = 0
+	}
+	switch {
+	case err == nil:
+	case isClosed(in.exited):
+		err = terminal.ErrEnded
+	case errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() != nil:
+		err = context.Cause(ctx)
+	default:
+		// Nobody reads any more, most likely because the command is exiting.
+		select {
+		case <-in.exited:
+			err = terminal.ErrEnded
+		case <-time.After(terminal.DrainQuiet):
+		case <-ctx.Done():
+		}
+	}
+	return n, err
+}
+
+func (in *input) deadline(t time.Time) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if !in.over {
+		in.w.SetWriteDeadline(t)
+	}
+}
+
+// end ends a blocked write, after the exit of the command.
+func (in *input) end() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.over = true
+	in.w.SetWriteDeadline(past)
+}
+
+// editedLine returns how long a line that already had n bytes is behind text,
+// and how long the longest line became, as the kernel's line editing counts.
+func editedLine(n int, text string) (line, longest int) {
+	for i := range len(text) {
+		switch text[i] {
+		case '\n', '\r', 'C' & 31, 'D' & 31, 'U' & 31, 'Z' & 31, '\\' & 31:
+			n = 0
+		case '\x7f':
+			n = max(n-1, 0)
+		default:
+			n++
+			longest = max(longest, n)
+		}
+	}
+	return n, longest
+}

@@ -1,0 +1,511 @@
+// Package localterm is the [terminal.Manager] whose terminals are processes.
+// An [execenv.Executor] starts, watches and ends them; localterm keeps their
+// output, feeds their input and says how they ended.
+//
+//	m := localterm.New(nil)
+//	defer m.Close()
+//	t, err := m.Start(ctx, terminal.Command{Line: "make test", Dir: dir, TTY: true})
+//	if err != nil {
+//		return err
+//	}
+//	info, err := terminal.Wait(ctx, t)
+//
+// # Lifetime
+//
+// A command ends in two steps: its process exits, then its output is read to
+// the end. A background process may hold the output open, so the second step is
+// bounded ([terminal.DrainQuiet], [terminal.DrainLimit]). What then still runs
+// is named in Info.Left and left alone: its later output is read and dropped,
+// so that it is neither blocked nor killed by it, and it ends with the Manager.
+// On a controlling terminal (TTY and Stdin) the kernel hangs up on the
+// foreground processes when the command exits.
+//
+// # Concurrency
+//
+// Everything may be called from any number of goroutines. The Manager owns its
+// goroutines, one for each command and one for each of its outputs, and Close
+// joins them.
+//
+// Terminals also implement [terminal.StreamReader], for commands without TTY,
+// and [terminal.LineCounter].
+package localterm
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/termbridge/termbridge/execenv"
+	"github.com/termbridge/termbridge/terminal"
+)
+
+// Local is the name of the environment of a Manager without
+// [Options.Executors].
+const Local = "local"
+
+// Options configure a Manager. The zero value of each field is its default.
+type Options struct {
+	// Executors are the places where commands run, by the name that
+	// Command.Environment chooses. Their processes must be [execenv.Session]s.
+	// They stay the caller's, who closes them after the Manager. Nil is one
+	// [execenv.Local] of the Manager's own, named [Local].
+	Executors map[string]execenv.Executor
+
+	// Default is the environment of a Command that names none. It may be ""
+	// where there is only one, or one that is named [Local].
+	Default string
+
+	// Dir is the absolute working directory of a Command that has none; "" is
+	// the agent's own.
+	Dir string
+
+	// Env is the environment of commands, under Command.Env. Nil is that of
+	// [execenv.ClassShell]: the agent's own without what looks like a secret.
+	Env *execenv.Env
+
+	// Shell runs Command.Line, as SHELL -c LINE; "" is /bin/sh.
+	Shell string
+
+	// MaxTerminals is how many terminals are kept, live and ended; 0 is
+	// [terminal.DefaultMaxTerminals].
+	MaxTerminals int
+
+	// OutputLimit is how many bytes of output are kept of a command that does
+	// not say; 0 is [terminal.DefaultOutputLimit].
+	OutputLimit int
+
+	// ManagerBytes is how many bytes of output are kept of all commands
+	// together; 0 is [terminal.DefaultManagerBytes]. Where they would be
+	// more, ended terminals are evicted, oldest first; if that does not help,
+	// outputs lose their start. A page for each is always there.
+	ManagerBytes int
+
+	// KeepEnded is how long an ended terminal is kept; 0 is until it is
+	// evicted for another reason.
+	KeepEnded time.Duration
+
+	// Grace is how long a command that is asked to end has before it is
+	// killed; 0 is [terminal.StopGrace].
+	Grace time.Duration
+
+	// NewID returns the id of the next terminal, never the same twice. Nil
+	// counts: "t1", "t2", …
+	NewID func() string
+
+	// Logger gets what no caller can be told; nil discards it.
+	Logger *slog.Logger
+}
+
+// A Manager is a [terminal.Manager] of processes. Make it with [New].
+type Manager struct {
+	opts   Options
+	env    execenv.Env
+	own    *execenv.Local // closed by Close; nil if the executors are the caller's
+	ending chan struct{}  // closed when Close begins
+	close  func() error   // the one Close
+	ids    atomic.Int64   // given by the default NewID
+
+	// mu is taken after the lock of a buffer, which grows under it.
+	mu sync.Mutex
+	// guards following
+	closed bool
+	live   int             // slots of commands that start or run
+	kept   []*term         // in the order of their starts
+	bytes  int             // reserved by the buffers of kept
+	left   []leftover      // what outlived ended commands
+	leaks  []terminal.Leak // what could not be ended
+	expiry *time.Timer     // evicts what KeepEnded is over for; nil before it is needed
+
+	wg sync.WaitGroup // all goroutines; Add while !closed or from one of them
+}
+
+var _ terminal.Manager = (*Manager)(nil)
+
+// New returns a Manager. Nil options are the defaults.
+func New(opts *Options) *Manager {
+	m := &Manager{
+		ending: make(chan struct{}),
+	}
+	m.close = sync.OnceValue(m.shutdown)
+	if opts != nil {
+		m.opts = *opts
+		m.opts.Executors = maps.Clone(opts.Executors)
+	}
+	o := &m.opts
+	o.Shell = cmp.Or(o.Shell, "/bin/sh")
+	o.MaxTerminals = cmp.Or(o.MaxTerminals, terminal.DefaultMaxTerminals)
+	o.OutputLimit = cmp.Or(o.OutputLimit, terminal.DefaultOutputLimit)
+	o.ManagerBytes = cmp.Or(o.ManagerBytes, terminal.DefaultManagerBytes)
+	o.Grace = cmp.Or(o.Grace, terminal.StopGrace)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	if o.Env != nil {
+		m.env = *o.Env
+	} else {
+		m.env = execenv.ClassShell.Env()
+	}
+	if o.Executors == nil {
+		m.own = execenv.NewLocal(nil)
+		o.Executors = map[string]execenv.Executor{Local: m.own}
+	}
+	if o.Default == "" {
+		o.Default = Local
+		if len(o.Executors) == 1 {
+			for o.Default = range o.Executors {
+			}
+		}
+	}
+	return m
+}
+
+// Start implements [terminal.Manager]. Besides the errors that it names, a
+// failed start is the [*execenv.StartError] of the executor.
+func (m *Manager) Start(ctx context.Context, cmd terminal.Command) (terminal.Terminal, error) {
+	cmd = cmd.Clone()
+	t, err := m.start(ctx, cmd)
+	if err != nil {
+		// The executor's error repeats the program; the command says more.
+		return nil, fmt.Errorf("localterm: start %.200q: %w", cmd.String(), err)
+	}
+	return t, nil
+}
+
+func (m *Manager) start(ctx context.Context, cmd terminal.Command) (*term, error) {
+	spec, err := m.spec(cmd)
+	if err != nil {
+		return nil, err
+	}
+	t, err := m.newTerm(cmd, spec)
+	if err != nil {
+		return nil, err
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if err := m.reserve(); err != nil {
+		return nil, err
+	}
+	// The start itself cannot be interrupted, only the wait for it.
+	started := make(chan error, 1)
+	go func() {
+		defer m.wg.Done()
+		started <- m.launch(t)
+	}()
+	select {
+	case err = <-started:
+	case <-ctx.Done():
+		if m.abandon(t) {
+			err = context.Cause(ctx)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// reserve takes a slot for a command, and counts the goroutine that starts it.
+func (m *Manager) reserve() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return terminal.ErrClosed
+	}
+	if m.live >= m.opts.MaxTerminals {
+		return fmt.Errorf("%w: %d run, and no more are kept: stop one, or wait for one", terminal.ErrTooMany, m.live)
+	}
+	m.live++
+	m.wg.Add(1)
+	return nil
+}
+
+// launch starts the process of t and hands t over to its goroutines.
+func (m *Manager) launch(t *term) error {
+	err := t.start()
+	if err == nil {
+		t.info.ID = m.newID()
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case err != nil:
+		m.live--
+		return err
+	case m.closed:
+		err = terminal.ErrClosed
+	case t.abandoned:
+		err = context.Canceled // nobody hears it
+	default:
+		t.started = true
+		m.kept = append(m.kept, t)
+		for len(m.kept) > m.opts.MaxTerminals && m.evict() {
+		}
+	}
+	if err != nil {
+		t.halt() // it holds its slot until it has ended
+	}
+	t.run()
+	return err
+}
+
+func (m *Manager) newID() string {
+	if m.opts.NewID != nil {
+		return m.opts.NewID()
+	}
+	return "t" + strconv.FormatInt(m.ids.Add(1), 10)
+}
+
+// abandon stops t as soon as it has started, and reports whether it is not too
+// late for that: else t has started, and is kept.
+func (m *Manager) abandon(t *term) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t.abandoned = !t.started
+	return t.abandoned
+}
+
+// spec returns what an executor is told to run, or what is wrong with cmd.
+func (m *Manager) spec(cmd terminal.Command) (execenv.Spec, error) {
+	if err := cmd.Check(); err != nil {
+		return execenv.Spec{}, err
+	}
+	spec := execenv.Spec{
+		Class: execenv.ClassShell,
+		Dir:   cmp.Or(cmd.Dir, m.opts.Dir),
+		Env:   m.env.With(cmd.Env),
+		Group: true,
+	}
+	if spec.Dir != "" && !filepath.IsAbs(spec.Dir) {
+		return spec, fmt.Errorf("%w: directory %q is relative: give an absolute path", terminal.ErrBadCommand, spec.Dir)
+	}
+	if cmd.Line != "" {
+		line := cmd.Line
+		if line[0] == '-' || line[0] == '+' {
+			line = " " + line // or the shell takes it for options
+		}
+		spec.Path, spec.Args = cmp.Or(cmd.Shell, m.opts.Shell), []string{"-c", line}
+	} else {
+		spec.Path, spec.Args = cmd.Args[0], cmd.Args[1:]
+	}
+	if cmd.TTY {
+		spec.TTY = &execenv.TTY{Size: cmp.Or(cmd.Size, terminal.DefaultSize), Input: cmd.Stdin}
+	}
+	return spec, checkWords(spec, cmd.Env)
+}
+
+// checkWords returns ErrTooLarge for a word that no exec would take.
+func checkWords(spec execenv.Spec, env map[string]string) error {
+	words := append([]string{spec.Path}, spec.Args...)
+	for name, value := range env {
+		words = append(words, name+"="+value)
+	}
+	for _, word := range words {
+		if len(word) >= terminal.MaxWord { // a NUL follows
+			return fmt.Errorf("%w: the word %.20q… has %d bytes of at most %d: put it in a file",
+				terminal.ErrTooLarge, word, len(word), terminal.MaxWord-1)
+		}
+	}
+	return nil
+}
+
+// evict forgets the terminal that ended first, and reports whether there was
+// one. Called with mu held.
+func (m *Manager) evict() bool {
+	oldest := -1
+	for i, t := range m.kept {
+		if t.ended() && (oldest < 0 || t.final.Ended.Before(m.kept[oldest].final.Ended)) {
+			oldest = i
+		}
+	}
+	if oldest < 0 {
+		return false
+	}
+	m.bytes -= m.kept[oldest].bytes
+	m.kept = slices.Delete(m.kept, oldest, oldest+1)
+	return true
+}
+
+// grow is the Reserve of the buffer of t, which wants n bytes more. Ended
+// terminals give way.
+func (m *Manager) grow(t *term, n int) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for m.bytes+n > m.opts.ManagerBytes {
+		if !m.evict() {
+			return false
+		}
+	}
+	m.bytes += n
+	t.bytes += n
+	return true
+}
+
+// ended gives back the slot of t and publishes its end.
+func (m *Manager) ended(t *term) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.live--
+	close(t.done)
+	if !t.started {
+		m.bytes -= t.bytes // never kept
+	}
+	switch left := len(t.final.Left) > 0; {
+	case left && m.closed:
+		m.leaks = append(m.leaks, terminal.Leak{ID: t.info.ID, What: "process", Procs: t.final.Left})
+	case left:
+		m.left = append(m.left, leftover{t.info.ID, t.sess})
+	}
+	m.expire(time.Now())
+}
+
+// expire evicts what KeepEnded is over for, and sets the clock for the next.
+// Called with mu held.
+func (m *Manager) expire(now time.Time) {
+	if m.opts.KeepEnded <= 0 || m.closed {
+		return
+	}
+	var next time.Duration
+	m.kept = slices.DeleteFunc(m.kept, func(t *term) bool {
+		if !t.ended() {
+			return false
+		}
+		left := t.final.Ended.Add(m.opts.KeepEnded).Sub(now)
+		if left <= 0 {
+			m.bytes -= t.bytes
+			return true
+		}
+		if next == 0 || left < next {
+			next = left
+		}
+		return false
+	})
+	switch {
+	case next == 0:
+	case m.expiry == nil:
+		m.expiry = time.AfterFunc(next, func() {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.expire(time.Now())
+		})
+	default:
+		m.expiry.Reset(next)
+	}
+}
+
+// A leftover is a session some of whose processes outlived its command.
+type leftover struct {
+	id   string
+	sess execenv.Session
+}
+
+// end ends the processes, and notes what could not be ended.
+func (l leftover) end(m *Manager) {
+	if procs := l.sess.StopTree(m.opts.Grace); len(procs) > 0 {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.leaks = append(m.leaks, terminal.Leak{ID: l.id, What: "process", Procs: procs})
+	}
+}
+
+// Get implements [terminal.Manager].
+func (m *Manager) Get(id string) (terminal.Terminal, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, t := range m.kept {
+		if t.info.ID == id {
+			return t, nil
+		}
+	}
+	return nil, fmt.Errorf("localterm: %w: %q", terminal.ErrNotFound, id)
+}
+
+// List implements [terminal.Manager].
+func (m *Manager) List() []terminal.Terminal {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	list := make([]terminal.Terminal, len(m.kept))
+	for i, t := range m.kept {
+		list[i] = t
+	}
+	return list
+}
+
+// Busy implements [terminal.Manager].
+func (m *Manager) Busy() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.live > 0
+}
+
+// Close implements [terminal.Manager]. All commands have the grace to end, at
+// the same time, and so has what ended commands had left behind.
+func (m *Manager) Close() error { return m.close() }
+
+// errUnsettled is why a command is a leak.
+var errUnsettled = errors.New("its end could not be waited for")
+
+func (m *Manager) shutdown() error {
+	m.mu.Lock()
+	m.closed = true
+	close(m.ending) // every goroutine sees it
+	if m.expiry != nil {
+		m.expiry.Stop()
+	}
+	for _, l := range m.left {
+		m.wg.Go(func() { l.end(m) })
+	}
+	m.mu.Unlock()
+
+	joined := make(chan struct{})
+	go func() {
+		m.wg.Wait()
+		close(joined)
+	}()
+	var unsettled []terminal.Leak
+	select {
+	case <-joined:
+	case <-time.After(m.opts.Grace + terminal.SettleTimeout):
+		// Only a process that nothing can kill, or an executor that hangs.
+		unsettled = append(unsettled, terminal.Leak{What: "goroutine", Err: errUnsettled})
+	}
+	var err error
+	if m.own != nil {
+		err = m.own.Close()
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return mergeLeaks(append(m.leaks, unsettled...), err)
+}
+
+// mergeLeaks returns the leaks of the Manager together with those that its
+// executor reports, each process once.
+func mergeLeaks(leaks []terminal.Leak, err error) error {
+	known := map[int]bool{}
+	for _, leak := range leaks {
+		for _, p := range leak.Procs {
+			known[p.PID] = true
+		}
+	}
+	if more, ok := errors.AsType[*terminal.LeakError](err); ok {
+		err = nil
+		for _, leak := range more.Leaks {
+			procs := slices.DeleteFunc(slices.Clone(leak.Procs), func(p terminal.Proc) bool { return known[p.PID] })
+			if len(procs) > 0 || len(leak.Procs) == 0 {
+				leak.Procs = procs
+				leaks = append(leaks, leak)
+			}
+		}
+	}
+	if len(leaks) > 0 {
+		return errors.Join(&terminal.LeakError{Leaks: leaks}, err)
+	}
+	return err
+}

@@ -1,0 +1,300 @@
+package localterm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/termbridge/termbridge/internal/tail"
+	"github.com/termbridge/termbridge/internal/text"
+	"github.com/termbridge/termbridge/terminal"
+)
+
+// An output is what a command wrote: to its terminal, or to its two pipes,
+// which share one buffer with marks of where the stream changes.
+type output struct {
+	buf     *tail.Buffer
+	streams []stream
+	open    atomic.Int32  // streams that go on
+	eof     chan struct{} // closed when the last has ended
+
+	// mu is held while a piece is written with its mark. It is taken before the
+	// lock of buf.
+	mu sync.Mutex
+	// guards following
+	began  time.Time // the first output
+	failed error     // why a stream could not be read to its end
+	closed bool      // nothing is kept any more
+	marks  marks
+}
+
+// A stream is one end of an output.
+type stream struct {
+	io.Reader
+	name terminal.Stream // "" for a terminal
+}
+
+func newOutput(limit int, reserve func(int) bool) *output {
+	o := &output{buf: tail.New(limit), eof: make(chan struct{})}
+	o.buf.Reserve = reserve
+	return o
+}
+
+// add adds an end to read. It is called before the first read.
+func (o *output) add(r io.Reader, name terminal.Stream) {
+	o.streams = append(o.streams, stream{r, name})
+	o.open.Add(1)
+}
+
+// Read buffers: a terminal rarely has more ready than the one, and a pipe holds
+// the other.
+const (
+	ttyRead  = 8 << 10
+	pipeRead = 64 << 10
+)
+
+var (
+	ttyBuffers  = sync.Pool{New: func() any { return new([ttyRead]byte) }}
+	pipeBuffers = sync.Pool{New: func() any { return new([pipeRead]byte) }}
+)
+
+// ingest reads s to its end. The executor ends the read when the process's
+// resources are released.
+func (o *output) ingest(s stream) {
+	var p []byte
+	if s.name == "" {
+		b := ttyBuffers.Get().(*[ttyRead]byte)
+		defer ttyBuffers.Put(b)
+		p = b[:]
+	} else {
+		b := pipeBuffers.Get().(*[pipeRead]byte)
+		defer pipeBuffers.Put(b)
+		p = b[:]
+	}
+	for {
+		n, err := s.Read(p)
+		if n > 0 {
+			o.write(s.name, p[:n])
+		}
+		if err != nil {
+			o.ended(err)
+			return
+		}
+	}
+}
+
+// write keeps p.
+func (o *output) write(stream terminal.Stream, p []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed {
+		return
+	}
+	if o.began.IsZero() {
+		o.began = time.Now()
+	}
+	if stream != "" {
+		o.marks.add(stream, o.buf)
+	}
+	o.buf.Write(p)
+}
+
+// ended is called at the end of a stream.
+func (o *output) ended(err error) {
+	o.mu.Lock()
+	if o.failed == nil && !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrClosed) {
+		o.failed = fmt.Errorf("output was lost: %w", err)
+	}
+	o.mu.Unlock()
+	if o.open.Add(-1) == 0 {
+		close(o.eof)
+	}
+}
+
+// first returns when the first output came.
+func (o *output) first() time.Time {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.began
+}
+
+// drain returns, after the exit of the process, once its output has been read
+// to the end, once somebody else evidently holds it open, or when either
+// channel is closed.
+func (o *output) drain(stop, ending <-chan struct{}) {
+	const step = terminal.DrainQuiet / 4
+	tick := time.NewTicker(step)
+	defer tick.Stop()
+	limit := time.Now().Add(terminal.DrainLimit)
+	_, last := o.buf.Bounds()
+	for quiet := time.Duration(0); quiet < terminal.DrainQuiet && time.Now().Before(limit); quiet += step {
+		select {
+		case <-o.eof:
+			return
+		case <-stop:
+			return
+		case <-ending:
+			return
+		case <-tick.C:
+		}
+		if _, end := o.buf.Bounds(); end != last {
+			last, quiet = end, -step
+		}
+	}
+}
+
+// close ends the output, so that no reader waits for more, and returns why some
+// of it was lost, or nil.
+func (o *output) close() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.closed = true
+	o.buf.Close()
+	return o.failed
+}
+
+// waitStream is [tail.Buffer.Wait] for one stream.
+func (o *output) waitStream(ctx context.Context, stream terminal.Stream, cursor int64, wait time.Duration) (tail.Chunk, error) {
+	deadline := time.Now().Add(wait)
+	if wait > 0 && deadline.Before(time.Now()) {
+		deadline = time.Now().Add(1<<63 - 1)
+	}
+	for {
+		c, seen := o.readStream(stream, cursor)
+		if c.Text != "" || c.Closed || c.Truncated || wait <= 0 {
+			return c, nil
+		}
+		if err := o.buf.Await(ctx, seen, wait); err != nil {
+			return c, err
+		}
+		wait = time.Until(deadline)
+	}
+}
+
+// readStream is [tail.Buffer.Read] for one stream. It also returns the cursor
+// behind what it has seen of both.
+func (o *output) readStream(stream terminal.Stream, cursor int64) (c tail.Chunk, seen int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	start, end := o.buf.Bounds()
+	start = max(start, o.marks.known)
+	c.Closed = o.closed
+	c.Truncated = max(cursor, 0) < start
+	from := min(max(cursor, start), end)
+
+	// A rune's worth more than is returned tells whether more text follows.
+	var raw []byte
+	last := true
+	for i, j := range o.marks.pieces(stream, from, end) {
+		room := int64(terminal.MaxText + utf8.UTFMax - len(raw))
+		if last = j-i <= room; !last {
+			j = i + room
+		}
+		raw = o.buf.Append(raw, i, j)
+		if !last {
+			break
+		}
+	}
+	skip := 0
+	if c.Truncated {
+		skip = text.Continuation(raw[:min(len(raw), utf8.UTFMax)])
+	}
+	final := c.Closed && last
+	var n int
+	c.Text, n = text.Decode(raw[skip:], terminal.MaxText, final)
+	n += skip
+	rest := raw[n:]
+	c.More = len(rest) > 0 && (final || text.Incomplete(rest) < len(rest))
+
+	c.Next = end
+	if len(rest) > 0 {
+		for i, j := range o.marks.pieces(stream, from, end) {
+			if int64(n) < j-i {
+				c.Next = i + int64(n)
+				break
+			}
+			n -= int(j - i)
+		}
+	}
+	return c, end
+}
+
+// marks say which pieces of a buffer belong to which stream. Pieces alternate,
+// so a mark is a cursor only, and a new one is needed only where the stream
+// changes.
+type marks struct {
+	known   int64           // what lies before belongs to nobody knows whom
+	first   terminal.Stream // of the piece before at[0]
+	current terminal.Stream // of the last piece
+	at      []int64         // where pieces begin
+}
+
+// maxMarks bounds the memory of marks: a command that changes streams with
+// every byte loses the marks of its older output, not the output.
+const maxMarks = 1 << 16
+
+// add notes that what is written to buf next belongs to stream.
+func (m *marks) add(stream terminal.Stream, buf *tail.Buffer) {
+	if stream == m.current {
+		return
+	}
+	start, end := buf.Bounds()
+	if m.current == "" {
+		m.first = stream
+	} else {
+		if len(m.at) == cap(m.at) {
+			m.trim(start)
+		}
+		m.at = append(m.at, end)
+	}
+	m.current = stream
+}
+
+// trim drops the marks of what was evicted, and the older half of too many.
+func (m *marks) trim(start int64) {
+	n, _ := slices.BinarySearch(m.at, start+1)
+	if len(m.at)-n >= maxMarks {
+		n += (len(m.at) - n) / 2
+		m.known = m.at[n-1]
+	}
+	if n%2 == 1 {
+		m.first = other(m.first)
+	}
+	m.at = slices.Delete(m.at, 0, n)
+}
+
+// pieces yields where the pieces of stream between two cursors begin and end.
+func (m *marks) pieces(stream terminal.Stream, from, to int64) iter.Seq2[int64, int64] {
+	return func(yield func(int64, int64) bool) {
+		n, _ := slices.BinarySearch(m.at, from+1)
+		name := m.first
+		if n%2 == 1 {
+			name = other(name)
+		}
+		for ; from < to; n, name = n+1, other(name) {
+			next := to
+			if n < len(m.at) {
+				next = min(next, m.at[n])
+			}
+			if name == stream && from < next && !yield(from, next) {
+				return
+			}
+			from = next
+		}
+	}
+}
+
+func other(s terminal.Stream) terminal.Stream {
+	if s == terminal.Stdout {
+		return terminal.Stderr
+	}
+	return terminal.Stdout
+}

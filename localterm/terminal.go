@@ -1,0 +1,325 @@
+package localterm
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/termbridge/termbridge/execenv"
+	"github.com/termbridge/termbridge/internal/tail"
+	"github.com/termbridge/termbridge/terminal"
+)
+
+// A term is one command. One goroutine supervises its process, and one reads
+// each of its outputs.
+type term struct {
+	m    *Manager
+	sess execenv.Session
+	tty  execenv.Terminal // nil for pipes
+	out  *output
+	in   *input        // nil without Stdin
+	info terminal.Info // does not change once the command has started
+
+	stop     chan struct{} // closed by halt
+	stopOnce sync.Once
+
+	done  chan struct{} // closed by Manager.ended, once out is closed and final is valid
+	final terminal.Info
+
+	// Manager.mu guards following
+	started   bool // and kept
+	abandoned bool // before it had started
+	bytes     int  // reserved by the buffer
+}
+
+var (
+	_ terminal.Terminal     = (*term)(nil)
+	_ terminal.StreamReader = (*term)(nil)
+	_ terminal.LineCounter  = (*term)(nil)
+)
+
+// newTerm prepares the process of cmd.
+func (m *Manager) newTerm(cmd terminal.Command, spec execenv.Spec) (*term, error) {
+	name := cmp.Or(cmd.Environment, m.opts.Default)
+	executor, ok := m.opts.Executors[name]
+	if !ok {
+		return nil, fmt.Errorf("%w: no environment %q: there is %q", terminal.ErrBadCommand, name,
+			slices.Sorted(maps.Keys(m.opts.Executors)))
+	}
+	// The command is bound to the Manager, not to the context of a call.
+	sess, ok := executor.Command(context.Background(), spec).(execenv.Session)
+	if !ok {
+		return nil, fmt.Errorf("environment %q runs no terminals: %w", name, errors.ErrUnsupported)
+	}
+	t := &term{
+		m:    m,
+		sess: sess,
+		info: terminal.Info{Environment: name, Command: cmd, Outcome: terminal.Running},
+		stop: make(chan struct{}),
+		done: make(chan struct{}),
+	}
+	limit := cmp.Or(cmd.OutputLimit, m.opts.OutputLimit)
+	t.out = newOutput(limit, func(n int) bool { return m.grow(t, n) })
+	return t, nil
+}
+
+// start starts the process and takes hold of its ends.
+func (t *term) start() error {
+	cmd := &t.info.Command
+	var stdout, stderr io.Reader
+	var stdin deadlineWriter
+	if !cmd.TTY {
+		var err [3]error
+		stdout, err[1] = t.sess.StdoutPipe()
+		stderr, err[2] = t.sess.StderrPipe()
+		if cmd.Stdin {
+			stdin, err[0] = t.stdin()
+		}
+		if err := errors.Join(err[:]...); err != nil {
+			return err
+		}
+	}
+	if err := t.sess.Start(); err != nil {
+		return err
+	}
+	t.info.Started = time.Now()
+	if cmd.TTY {
+		t.tty, _ = t.sess.Terminal()
+		t.out.add(t.tty, "")
+		stdin = t.tty
+	} else {
+		t.out.add(stdout, terminal.Stdout)
+		t.out.add(stderr, terminal.Stderr)
+	}
+	if cmd.Stdin {
+		t.in = newInput(stdin, t.tty, t.sess.Exited())
+	}
+	return nil
+}
+
+// stdin returns the process's standard input, whose writes must end when they
+// are told to.
+func (t *term) stdin() (deadlineWriter, error) {
+	w, err := t.sess.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	if d, ok := w.(deadlineWriter); ok {
+		return d, nil
+	}
+	return nil, fmt.Errorf("%w: environment %q cannot end a blocked write", terminal.ErrNoInput, t.info.Environment)
+}
+
+// run hands the started command over to its goroutines. The caller is one of
+// the Manager's, so that they can be joined.
+func (t *term) run() {
+	for _, s := range t.out.streams {
+		t.m.wg.Go(func() { t.out.ingest(s) })
+	}
+	t.m.wg.Go(t.supervise)
+}
+
+// halt asks for the end of the command.
+func (t *term) halt() { t.stopOnce.Do(func() { close(t.stop) }) }
+
+// supervise waits for the end of the command, or brings it about, and settles
+// it.
+func (t *term) supervise() {
+	asked := t.wait()
+	stopped := asked != ""
+	if stopped && isClosed(t.sess.Exited()) {
+		asked = "" // it was faster
+	}
+	left := []terminal.Proc(nil)
+	if stopped {
+		left = t.sess.StopTree(t.m.opts.Grace)
+	}
+	if t.in != nil {
+		t.in.end()
+	}
+	t.out.drain(t.stop, t.m.ending)
+	switch {
+	case stopped:
+	case isClosed(t.stop) || isClosed(t.m.ending):
+		// After the exit: the outcome is decided, but nothing may stay.
+		left = t.sess.StopTree(t.m.opts.Grace)
+		t.out.drain(nil, nil)
+	default:
+		left = t.sess.Survivors()
+	}
+
+	info := t.Info()
+	info.Left = left
+	if isClosed(t.sess.Exited()) {
+		// From here on the executor sees to whoever still holds the output.
+		info.Err = waitError(t.sess.Wait())
+		info.Exit = t.sess.Exit()
+		info.Outcome = outcome(asked, info.Exit)
+	} else {
+		info.Outcome, info.Err = terminal.Failed, errUnsettled
+	}
+	info.Err = errors.Join(info.Err, t.out.close())
+	info.Ended = time.Now()
+	t.final = info
+	t.m.ended(t)
+}
+
+// wait waits for the exit of the process, or for a reason to end it.
+func (t *term) wait() (asked terminal.Outcome) {
+	var timeout <-chan time.Time
+	if d := t.info.Command.Timeout; d > 0 {
+		timer := time.NewTimer(time.Until(t.info.Started.Add(d)))
+		defer timer.Stop()
+		timeout = timer.C
+	}
+	select {
+	case <-t.sess.Exited():
+		return ""
+	case <-timeout:
+		return terminal.TimedOut
+	case <-t.stop:
+	case <-t.m.ending:
+	}
+	return terminal.Stopped
+}
+
+// waitError returns what of the error of a Wait is no way for a command to end.
+func waitError(err error) error {
+	if e, ok := errors.AsType[*execenv.ExitError](err); ok && e.Exit.Known() {
+		return nil
+	}
+	return err
+}
+
+// outcome says how a command ended that had been asked to end, or not.
+func outcome(asked terminal.Outcome, exit terminal.Exit) terminal.Outcome {
+	switch {
+	case asked != "":
+		return asked
+	case exit.Signal != "":
+		return terminal.Signalled
+	case exit.Code != nil:
+		return terminal.Exited
+	}
+	return terminal.Unknown
+}
+
+// Info implements [terminal.Terminal].
+func (t *term) Info() terminal.Info {
+	if t.ended() {
+		return t.final
+	}
+	info := t.info
+	info.FirstOutput = t.out.first()
+	return info
+}
+
+func (t *term) ended() bool { return isClosed(t.done) }
+
+// Done implements [terminal.Terminal].
+func (t *term) Done() <-chan struct{} { return t.done }
+
+// ReadOutput implements [terminal.Terminal].
+func (t *term) ReadOutput(ctx context.Context, cursor int64, wait time.Duration) (terminal.Output, error) {
+	return t.read(func() (tail.Chunk, error) {
+		return t.out.buf.Wait(ctx, cursor, terminal.MaxText, wait)
+	})
+}
+
+// ReadStream implements [terminal.StreamReader].
+func (t *term) ReadStream(ctx context.Context, stream terminal.Stream, cursor int64, wait time.Duration) (terminal.Output, error) {
+	if t.info.Command.TTY {
+		return terminal.Output{NextCursor: cursor, Info: t.Info()},
+			fmt.Errorf("localterm: a terminal is one stream: %w", errors.ErrUnsupported)
+	}
+	return t.read(func() (tail.Chunk, error) {
+		return t.out.waitStream(ctx, stream, cursor, wait)
+	})
+}
+
+// read returns what a read of the output returned, with the Info of the same
+// instant.
+func (t *term) read(read func() (tail.Chunk, error)) (terminal.Output, error) {
+	c, err := read()
+	info := t.Info()
+	if info.Outcome.Ended() && !c.Closed {
+		c, err = read() // it ended in between: now everything is there
+	}
+	if c.Closed {
+		<-t.done // any moment now
+		info = t.final
+	}
+	return terminal.Output{Text: c.Text, NextCursor: c.Next, More: c.More, Truncated: c.Truncated, Info: info}, err
+}
+
+// EvictedLines implements [terminal.LineCounter].
+func (t *term) EvictedLines() (lines, cursor int64) { return t.out.buf.EvictedLines() }
+
+// WriteInput implements [terminal.Terminal].
+func (t *term) WriteInput(ctx context.Context, text string) (int, error) {
+	if t.in == nil {
+		return 0, fmt.Errorf("localterm: %w: the command was started without Stdin", terminal.ErrNoInput)
+	}
+	n, err := t.in.write(ctx, text)
+	if err != nil {
+		err = fmt.Errorf("localterm: write input: %w", err)
+	}
+	return n, err
+}
+
+// Resize implements [terminal.Terminal].
+func (t *term) Resize(size terminal.Size) error {
+	switch {
+	case t.tty == nil:
+		return fmt.Errorf("localterm: resize: the command has no terminal: %w", errors.ErrUnsupported)
+	case isClosed(t.sess.Exited()):
+		return nil
+	}
+	if size.IsZero() {
+		size = terminal.DefaultSize
+	}
+	if err := (terminal.Command{Line: "x", Size: size}).Check(); err != nil {
+		return fmt.Errorf("localterm: resize: %w", err)
+	}
+	if err := t.tty.Resize(size); err != nil && !isClosed(t.sess.Exited()) {
+		return fmt.Errorf("localterm: resize: %w", err)
+	}
+	return nil
+}
+
+// Signal implements [terminal.Terminal].
+func (t *term) Signal(sig os.Signal) error {
+	if isClosed(t.sess.Exited()) {
+		return fmt.Errorf("localterm: signal: %w", terminal.ErrEnded)
+	}
+	if err := t.sess.SignalGroup(sig); err != nil {
+		if isClosed(t.sess.Exited()) {
+			err = terminal.ErrEnded
+		}
+		return fmt.Errorf("localterm: signal: %w", err)
+	}
+	return nil
+}
+
+// Stop implements [terminal.Terminal].
+func (t *term) Stop(ctx context.Context) (terminal.Info, error) {
+	t.halt()
+	return terminal.Wait(ctx, t)
+}
+
+// isClosed reports whether c is closed.
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
