@@ -45,7 +45,7 @@ func newCgroups(parent, name string) *cgroups {
 		}
 	}
 	dir := filepath.Join(parent, "termbridge-"+name)
-	if os.Mkdir(dir, 0o755) != nil {
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil
 	}
 	if _, err := os.Stat(filepath.Join(dir, "cgroup.kill")); err != nil { // before Linux 5.14

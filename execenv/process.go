@@ -347,6 +347,9 @@ func (p *process) watch() {
 	if p.session != nil {
 		p.session.look(natural)
 	}
+	if p.term != nil {
+		p.term.leave()
+	}
 }
 
 // reap gives the process id back, unless a stop needs it. Called with mu held.
@@ -354,9 +357,9 @@ func (p *process) reap() bool {
 	if p.phase != zombie || p.holds > 0 {
 		return false
 	}
+	p.local.forget(p)
 	p.child.reap()
 	p.phase = gone
-	p.local.forget(p)
 	close(p.reaped)
 	return true
 }

@@ -1,13 +1,9 @@
 package execenv
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strconv"
-	"syscall"
-	"time"
 
 	"github.com/termbridge/termbridge/terminal"
 	"golang.org/x/sys/unix"
@@ -16,6 +12,20 @@ import (
 // A ptmx is the agent's side of a pseudo-terminal: its master, non-blocking and
 // in the runtime's poller. Nothing here calls Fd, which would end that.
 type ptmx struct{ *stream }
+
+// leave is called when the process has exited.
+func (t *ptmx) leave() {}
+
+const (
+	getTermios = unix.TCGETS
+	setTermios = unix.TCSETS
+	maxLine    = 4095 // N_TTY_BUF_SIZE, less the end of the line
+)
+
+func foreground(fd int) (pgid int, err error) {
+	n, err := unix.IoctlGetUint32(fd, unix.TIOCGPGRP)
+	return int(n), err
+}
 
 // openTerminal opens a pseudo-terminal and returns both sides.
 func openTerminal(tty TTY) (_ *ptmx, side *os.File, err error) {
@@ -74,94 +84,4 @@ func openPeer(master, flags int) (int, error) {
 		return -1, err
 	}
 	return unix.Open("/dev/pts/"+strconv.Itoa(int(n)), flags, 0)
-}
-
-// setModes: no CR is put before LF, which costs five sixths of the speed of
-// short lines and says nothing to a reader; erasing knows UTF-8.
-func setModes(slave int) error {
-	t, err := unix.IoctlGetTermios(slave, unix.TCGETS)
-	if err != nil {
-		return err
-	}
-	t.Oflag &^= unix.ONLCR
-	t.Iflag |= unix.IUTF8
-	return unix.IoctlSetTermios(slave, unix.TCSETS, t)
-}
-
-func setSize(fd int, s terminal.Size) error {
-	return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: uint16(s.Rows), Col: uint16(s.Cols)})
-}
-
-// control runs f with the descriptor of the master.
-func (t *ptmx) control(f func(fd int) error) error {
-	raw, err := t.f.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var inner error
-	if err := raw.Control(func(fd uintptr) { inner = f(int(fd)) }); err != nil {
-		return err
-	}
-	return inner
-}
-
-func (t *ptmx) Write(b []byte) (int, error) {
-	n, err := t.f.Write(b)
-	if isHangup(err) {
-		err = io.ErrClosedPipe // nobody holds the other side
-	}
-	return n, err
-}
-
-func (t *ptmx) SetWriteDeadline(d time.Time) error { return t.f.SetWriteDeadline(d) }
-
-func (t *ptmx) Resize(s terminal.Size) error {
-	if s.Rows < 1 || s.Cols < 1 || s.Rows > 1<<16-1 || s.Cols > 1<<16-1 {
-		return fmt.Errorf("execenv: size %d × %d: %w", s.Rows, s.Cols, syscall.EINVAL)
-	}
-	return t.control(func(fd int) error { return setSize(fd, s) })
-}
-
-// CanonicalLimit: of a longer line the kernel drops the rest, and says nothing.
-func (t *ptmx) CanonicalLimit() (limit int) {
-	t.control(func(fd int) error {
-		if modes, err := unix.IoctlGetTermios(fd, unix.TCGETS); err == nil && modes.Lflag&unix.ICANON != 0 {
-			limit = 4095
-		}
-		return nil
-	})
-	return limit
-}
-
-// foreground returns the process group in the foreground, 0 if there is none.
-func (t *ptmx) foreground() (pgid int) {
-	t.control(func(fd int) error {
-		n, err := unix.IoctlGetUint32(fd, unix.TIOCGPGRP)
-		pgid = int(n)
-		return err
-	})
-	return pgid
-}
-
-// signal signals the processes in the foreground, and reports whether there
-// are any.
-func (t *ptmx) signal(sig os.Signal) (done bool, err error) {
-	s, err := toSignal(sig)
-	if err != nil {
-		return true, err
-	}
-	pgid := t.foreground()
-	if pgid <= 1 {
-		return false, nil
-	}
-	switch s {
-	case unix.SIGINT, unix.SIGQUIT, unix.SIGTSTP:
-		// The kernel finds the group itself, so it cannot be a stranger's by now.
-		err := t.control(func(fd int) error { return unix.IoctlSetInt(fd, unix.TIOCSIG, int(s)) })
-		if err == nil {
-			return true, nil
-		}
-	}
-	err = signalGroup(pgid, s)
-	return !errors.Is(err, os.ErrProcessDone), err
 }

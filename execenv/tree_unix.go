@@ -405,14 +405,16 @@ func (l *Local) run(p *process) {
 	if l.since == 0 {
 		l.since = p.since
 	}
+	l.dog.tell("start", p)
 	l.background.Go(p.watch)
 }
 
-// forget is called with p.mu held, when p is reaped.
+// forget is called with p.mu held, before p is reaped.
 func (l *Local) forget(p *process) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.live, p)
+	l.dog.tell("end", p)
 }
 
 // keep remembers survivors, to end them with the Local.

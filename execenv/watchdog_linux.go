@@ -3,9 +3,7 @@ package execenv
 // watchdogScript gets the mark and the directory of the cgroups. A look that
 // finds nobody may have missed one that was just forked, so three must. Who
 // cannot be ended must not keep it for ever.
-const watchdogScript = `
-trap '' HUP INT QUIT TERM TSTP TTIN TTOU PIPE
-while read -r line; do :; done
+const watchdogScript = watchdogGroups + `
 clear=0 round=0
 while [ $clear -lt 3 ] && [ $round -lt 200 ]; do
 	round=$((round + 1)) clear=$((clear + 1))

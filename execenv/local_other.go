@@ -1,0 +1,73 @@
+//go:build !linux && !darwin
+
+package execenv
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"time"
+
+	"github.com/termbridge/termbridge/terminal"
+)
+
+// On other systems every Start fails with errors.ErrUnsupported, before any of
+// the rest of this file could be reached.
+
+var errUnsupported = fmt.Errorf("execenv: processes on %s: %w", runtime.GOOS, errors.ErrUnsupported)
+
+func (l *Local) guard() error { return errUnsupported }
+
+const defaultLang = "C.UTF-8"
+
+func now() uint64                                      { return 0 }
+func lookPath(name, path string) (string, error)       { return "", errUnsupported }
+func explain(err error, path, dir string) error        { return err }
+func isHangup(err error) bool                          { return false }
+func openTerminal(tty TTY) (*ptmx, *os.File, error)    { return nil, nil, errUnsupported }
+func (l *Local) stopAll(time.Duration) []terminal.Proc { return nil }
+func (l *Local) run(*process)                          {}
+func (l *Local) forget(*process)                       {}
+
+type launch struct {
+	path      string
+	argv, env []string
+	dir       string
+	session   bool
+	control   bool
+}
+
+func (*launch) start([3]*os.File, *cgroup) (*child, error) { return nil, errUnsupported }
+
+type child struct {
+	pid   int
+	group *cgroup
+}
+
+func (*child) wait() terminal.Exit         { return terminal.Exit{} }
+func (*child) reap()                       {}
+func (*child) signal(os.Signal) error      { return errUnsupported }
+func (*child) signalGroup(os.Signal) error { return errUnsupported }
+
+type ptmx struct{ *stream }
+
+func (*ptmx) leave()                         {}
+func (*ptmx) signal(os.Signal) (bool, error) { return true, errUnsupported }
+
+type ident struct{}
+
+type watchdog struct{}
+
+func (*watchdog) dismiss() {}
+
+// A session is the process alone: it cannot be started.
+type session struct {
+	*process
+	mark   string
+	looked chan struct{}
+	group  *cgroup
+}
+
+func (*session) look(bool)                              {}
+func (*session) StopTree(time.Duration) []terminal.Proc { return nil }

@@ -1,0 +1,111 @@
+package execenv
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/termbridge/termbridge/terminal"
+	"golang.org/x/sys/unix"
+)
+
+const defaultLang = "en_US.UTF-8" // older systems have no C.UTF-8
+
+const statZombie = 5 // SZOMB
+
+// now returns 0: processes' start times are those of the wall clock, which may
+// be set back.
+func now() uint64 { return 0 }
+
+// An ident is a process for all time: its id may be given to another, but not
+// with the same start.
+type ident struct {
+	pid   int
+	start uint64
+}
+
+// A proc is a line of the process table.
+type proc struct {
+	ident
+	ppid, pgid, sid int
+	dead            bool // a zombie
+}
+
+// allProcs returns the process table.
+func allProcs() []proc {
+	infos, err := unix.SysctlKinfoProcSlice("kern.proc.all")
+	if err != nil {
+		return nil
+	}
+	procs := make([]proc, 0, len(infos))
+	for i := range infos {
+		procs = append(procs, procOf(&infos[i]))
+	}
+	return procs
+}
+
+func readProc(pid int) (proc, bool) {
+	info, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
+	if err != nil || int(info.Proc.P_pid) != pid {
+		return proc{}, false
+	}
+	return procOf(info), true
+}
+
+func procOf(info *unix.KinfoProc) proc {
+	p := proc{
+		ident: ident{pid: int(info.Proc.P_pid), start: uint64(info.Proc.P_starttime.Nano())},
+		ppid:  int(info.Eproc.Ppid),
+		pgid:  int(info.Eproc.Pgid),
+		dead:  info.Proc.P_stat == statZombie,
+	}
+	p.sid, _ = unix.Getsid(p.pid)
+	return p
+}
+
+// hasMark reports whether a process's environment holds mark. Known is false
+// if there was no environment to see, as that of another user, of a program
+// that the system protects, or in the middle of an exec.
+func (p proc) hasMark(mark []byte) (has, known bool) {
+	args, err := unix.SysctlRaw("kern.procargs2", p.pid)
+	return bytes.Contains(args, mark), err == nil || errors.Is(err, unix.EINVAL)
+}
+
+// alive reports whether the very process still runs. Zombies do not.
+func (id ident) alive() bool {
+	p, ok := readProc(id.pid)
+	return ok && p.ident == id && !p.dead
+}
+
+// signal signals the very process, or returns os.ErrProcessDone.
+func (id ident) signal(sig syscall.Signal) error {
+	if !id.alive() {
+		return os.ErrProcessDone
+	}
+	if err := unix.Kill(id.pid, sig); !errors.Is(err, unix.ESRCH) {
+		return err
+	}
+	return os.ErrProcessDone
+}
+
+// describe returns the process for people.
+func (id ident) describe() terminal.Proc {
+	p := terminal.Proc{PID: id.pid}
+	// The number of arguments, the path of the program, zeros, and the arguments.
+	if args, err := unix.SysctlRaw("kern.procargs2", id.pid); err == nil && len(args) > 4 {
+		n := int(binary.NativeEndian.Uint32(args))
+		_, rest, _ := bytes.Cut(args[4:], []byte{0})
+		words := bytes.SplitN(bytes.TrimLeft(rest, "\x00"), []byte{0}, n+1)
+		p.Command = string(bytes.Join(words[:min(n, len(words))], []byte{' '}))
+	} else if info, err := unix.SysctlKinfoProc("kern.proc.pid", id.pid); err == nil {
+		comm, _, _ := bytes.Cut(info.Proc.P_comm[:], []byte{0})
+		p.Command = string(comm)
+	}
+	p.Command = strings.ToValidUTF8(p.Command[:min(maxCommand, len(p.Command))], "\uFFFD")
+	return p
+}
+
+const maxCommand = 200

@@ -1,0 +1,86 @@
+package execenv
+
+import (
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/creack/pty"
+	"github.com/termbridge/termbridge/terminal"
+	"golang.org/x/sys/unix"
+)
+
+// A ptmx is the agent's side of a pseudo-terminal. The kernel throws away what
+// was written but not read when the last descriptor of the other side closes,
+// so one is held until the process has exited and all was read. The master is
+// blocking, since kqueue does not work for it: a terminal holds a thread while
+// it is read, SetWriteDeadline returns os.ErrNoDeadline, and a blocked Read
+// ends with the processes that hold the other side.
+type ptmx struct {
+	*stream
+	side *os.File
+
+	letGo sync.Once
+}
+
+// leave is called when the process has exited.
+func (t *ptmx) leave() {
+	limit := time.Now().Add(terminal.DrainLimit)
+	for time.Now().Before(limit) && !t.closed.Load() {
+		unread := 0
+		if raw, err := t.side.SyscallConn(); err == nil {
+			raw.Control(func(fd uintptr) { unread, _ = unix.IoctlGetInt(int(fd), unix.TIOCOUTQ) })
+		}
+		if unread == 0 {
+			break
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.letGo.Do(func() { t.side.Close() })
+}
+
+func (t *ptmx) Close() error {
+	t.letGo.Do(func() { t.side.Close() })
+	return t.stream.Close()
+}
+
+const (
+	getTermios = unix.TIOCGETA
+	setTermios = unix.TIOCSETA
+	maxLine    = 1023 // MAX_CANON, less the end of the line
+)
+
+func foreground(fd int) (pgid int, err error) { return unix.IoctlGetInt(fd, unix.TIOCGPGRP) }
+
+// openTerminal opens a pseudo-terminal and returns both sides.
+func openTerminal(tty TTY) (*ptmx, *os.File, error) {
+	master, held, err := pty.Open()
+	if err != nil {
+		return nil, nil, because(ErrNoTerminal, err)
+	}
+	t := &ptmx{stream: &stream{f: master}, side: held}
+	flag := os.O_WRONLY // without input nothing can wait for it on the terminal
+	if tty.Input {
+		flag = os.O_RDWR
+	}
+	side, err := os.OpenFile(held.Name(), flag|syscall.O_NOCTTY, 0)
+	if err == nil {
+		err = setModes(int(held.Fd()))
+	}
+	if err == nil {
+		size := tty.Size
+		if size.IsZero() {
+			size = terminal.DefaultSize
+		}
+		err = t.Resize(size)
+	}
+	if err != nil {
+		if side != nil {
+			side.Close()
+		}
+		t.Close()
+		return nil, nil, because(ErrNoTerminal, err)
+	}
+	return t, side, nil
+}
