@@ -180,18 +180,11 @@ func sgr(s string) int {
 // UTF-8 are parts of other runes (U+2733 in a title has the byte of ST).
 func (p *Plainer) sequence(s string) string {
 	for i := 0; i < len(s); i++ {
-		switch p.seq.State() {
-		case parser.OscStringState, parser.DcsStringState, parser.SosStringState, parser.PmStringState, parser.ApcStringState:
-			n := strings.IndexAny(s[i:], "\a\x18\x1a\x1b") // what may end a string
-			if n < 0 {
-				p.inSeq = true
-				return ""
-			}
-			i += n
-		case parser.DcsEntryState:
-			if s[i] == ansi.ESC {
-				p.seq.Reset() // else the parser takes the end of an empty string for its start
-			}
+		if i += inString(p.seq.State(), s[i:]); i == len(s) {
+			break
+		}
+		if s[i] == ansi.ESC && p.seq.State() == parser.DcsEntryState {
+			p.seq.Reset() // else the parser takes the end of an empty string for its start
 		}
 		if s[i] >= utf8.RuneSelf {
 			p.seq.Reset() // no sequence: what it was is dropped, the text is not

@@ -1,0 +1,71 @@
+package view
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/termbridge/termbridge/terminal"
+)
+
+// Live returns what is known of the commands of m that run, in the order of
+// their starts.
+func Live(m terminal.Manager) []terminal.Info { return infos(m, false) }
+
+// Completed returns what is known of the commands of m that have ended and are
+// still kept, with exits and run times, in the order of their ends.
+func Completed(m terminal.Manager) []terminal.Info {
+	list := infos(m, true)
+	slices.SortStableFunc(list, func(a, b terminal.Info) int { return a.Ended.Compare(b.Ended) })
+	return list
+}
+
+func infos(m terminal.Manager, ended bool) []terminal.Info {
+	var list []terminal.Info
+	for _, t := range m.List() {
+		if info := t.Info(); info.Outcome.Ended() == ended {
+			list = append(list, info)
+		}
+	}
+	return list
+}
+
+// A StopResult says what came of a [Stop].
+type StopResult string
+
+// The results.
+const (
+	StopEnded    StopResult = "ended"     // it has ended, now or before, and all that it started
+	StopFailed   StopResult = "failed"    // some of it could not be ended, or nobody knows
+	StopNotFound StopResult = "not_found" // no command has this id, or no longer
+)
+
+// Stop ends the command of m with this id and all that it started, and waits
+// until that has settled. The error says why the result is not StopEnded: the
+// Cause of ctx if that ended first, which takes nothing back; an error for
+// which errors.Is reports [terminal.ErrNotFound]; or what is left.
+func Stop(ctx context.Context, m terminal.Manager, id string) (StopResult, terminal.Info, error) {
+	t, err := m.Get(id)
+	switch {
+	case errors.Is(err, terminal.ErrNotFound):
+		return StopNotFound, terminal.Info{}, err
+	case err != nil:
+		return StopFailed, terminal.Info{}, err
+	}
+	info, err := t.Stop(ctx)
+	switch {
+	case err != nil:
+		return StopFailed, info, err
+	case len(info.Left) > 0:
+		leak := terminal.Leak{ID: id, What: "process", Procs: info.Left, Err: info.Err}
+		return StopFailed, info, &terminal.LeakError{Leaks: []terminal.Leak{leak}}
+	case info.Outcome == terminal.Failed, info.Outcome == terminal.ConnectionLost:
+		err := info.Err
+		if err == nil {
+			err = errors.New("what became of it is unknown")
+		}
+		return StopFailed, info, fmt.Errorf("view: stop %s: %s: %w", id, info.Outcome, err)
+	}
+	return StopEnded, info, nil
+}

@@ -1,0 +1,424 @@
+package view
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/termbridge/termbridge/terminal"
+)
+
+// DefaultLines is how many lines a page has at most where the reader does not
+// say.
+const DefaultLines = 1000
+
+// markEvery is how much text lies between two marks of a Pager, and so what it
+// reads more than it returns.
+const markEvery = 32 << 10
+
+// readTries is how often a Pager starts again because what it was reading was
+// evicted under its hands, before it takes what it gets.
+const readTries = 8
+
+// syncReads bounds what a Pager counts in one call, should a command write
+// faster than it counts.
+const syncReads = 1 << 12
+
+// PagerOptions configure a [Pager]. The zero value is the default.
+type PagerOptions struct {
+	// Raw leaves lines as the command wrote them. Otherwise each line is
+	// [Plain], for itself: one that was drawn over many times is what it came
+	// to, and lines stay as many as line feeds were written.
+	Raw bool
+}
+
+// A Pager reads the output of a terminal in lines. Lines are numbered from 1 on
+// since the start of the command, and eviction moves no number.
+//
+// A Pager keeps no text, only where lines begin now and then, and reads what is
+// new since its last call. Its methods may be called from any number of
+// goroutines, which wait for each other, and after the end of the command. Each
+// reader with a position of its own needs a Pager of its own.
+//
+// Numbers are exact if the terminal is a [terminal.LineCounter] or nothing was
+// evicted that the Pager had not seen; else [Page.Inexact] says so.
+type Pager struct {
+	t     terminal.Terminal
+	count terminal.LineCounter // nil if t is none
+	raw   bool
+	every int
+
+	// turn holds a token while a call is at work. It is no mutex because the
+	// terminal may take its time, and the caller's context ends the wait.
+	turn chan struct{}
+	// the token guards following
+	marks   []mark // ascending, never empty: where reading can begin
+	end     mark   // behind what was counted
+	since   int    // bytes of text between the last mark and end
+	open    bool   // there is text behind the last line end
+	inexact bool
+	lost    bool  // output was, since the last read with offset 0
+	line    int64 // where such a read begins
+	seen    int   // bytes of that line that the last one has returned, or -1
+	readTo  int64 // end's cursor then
+}
+
+// A mark is a place in the output.
+type mark struct {
+	cursor int64
+	lines  int64 // line ends before it
+	whole  bool  // nothing of its line lies before it, or nothing that is kept
+}
+
+// NewPager returns a Pager at the start of t's output. Nil options are the
+// defaults.
+func NewPager(t terminal.Terminal, opts *PagerOptions) *Pager {
+	start := mark{whole: true}
+	p := &Pager{t: t, turn: make(chan struct{}, 1), marks: []mark{start}, end: start, line: 1, seen: -1}
+	p.count, _ = t.(terminal.LineCounter)
+	if opts != nil {
+		p.raw = opts.Raw
+	}
+	limit := cmp.Or(t.Info().Command.OutputLimit, terminal.DefaultOutputLimit)
+	p.every = max(min(markEvery, limit/16), 1)
+	return p
+}
+
+// A Page is some lines of an output, and what was known at that instant.
+type Page struct {
+	// Lines are the lines, without their line ends.
+	Lines []string
+	// From is the number of the first of Lines, or, if there are none, the
+	// number that it would have.
+	From int64
+	// Total is how many lines there are, those that are gone and an unfinished
+	// last one included.
+	Total int64
+	// Remaining is how many lines follow behind Lines.
+	Remaining int64
+	// Evicted is how many lines are gone. Of the first that is left, the start
+	// may be gone.
+	Evicted int64
+
+	// Open reports that the last of Lines is unfinished: it may grow.
+	Open bool
+	// Truncated reports that lines which were asked for are gone.
+	Truncated bool
+	// Inexact reports that output was lost uncounted: the numbers are too low
+	// by as many lines.
+	Inexact bool
+	// Complete reports that the command has ended, so that Total is final. See
+	// Info for its exit and its run time.
+	Complete bool
+	Info     terminal.Info
+
+	// Cursor lies behind what Total counts: where to wait for more.
+	Cursor int64
+}
+
+// Read returns at most limit lines, or [DefaultLines] if limit is zero or less.
+//
+// Offset 0 goes on where the last read with offset 0 ended, which includes the
+// unfinished line that it returned if that has grown. A positive offset is the
+// number of the first line. A negative one counts from the end: -10 begins with
+// the last ten lines. Only a read with offset 0 moves the position of the next.
+//
+// Read waits for no output, see [WaitFor]. The error is the Cause of ctx or one
+// of the terminal.
+func (p *Pager) Read(ctx context.Context, offset int64, limit int) (Page, error) {
+	return p.read(ctx, offset, limit, offset == 0)
+}
+
+// Peek is Read, but never moves a position.
+func (p *Pager) Peek(ctx context.Context, offset int64, limit int) (Page, error) {
+	return p.read(ctx, offset, limit, false)
+}
+
+// Unread reports whether a read with offset 0 has anything to return.
+func (p *Pager) Unread(ctx context.Context) (bool, error) {
+	page, err := p.read(ctx, 0, 1, false)
+	return len(page.Lines) > 0, err
+}
+
+func (p *Pager) read(ctx context.Context, offset int64, limit int, advance bool) (Page, error) {
+	select {
+	case p.turn <- struct{}{}:
+		defer func() { <-p.turn }()
+	case <-ctx.Done():
+		return Page{Info: p.t.Info()}, context.Cause(ctx)
+	}
+	if limit <= 0 {
+		limit = DefaultLines
+	}
+	for try := 1; ; try++ {
+		page, err := p.sync(ctx)
+		if err != nil {
+			return page, err
+		}
+		from := offset
+		switch {
+		case offset == 0:
+			from = p.line
+			page.Truncated = p.lost
+		case offset < 0:
+			from = max(page.Total+offset+1, 1)
+		}
+		if from <= page.Evicted {
+			page.Truncated = true
+			from = page.Evicted + 1
+		}
+		from = min(from, page.Total+1)
+
+		known := offset == 0 && p.known(page, from) // the first line may be old
+		want := min(int64(limit), page.Total-from+1)
+		if known {
+			want = min(want+1, page.Total-from+1)
+		}
+		lines, open, ok, err := p.lines(ctx, from, want, try == readTries)
+		if err != nil {
+			return page, err
+		}
+		if !ok && try < readTries {
+			continue
+		}
+		if known && len(lines) > 0 && len(lines[0]) <= p.seen {
+			if open && len(lines) == 1 {
+				page.From = from
+				return page, nil // nothing is new
+			}
+			lines = lines[1:]
+			from++
+		}
+		if len(lines) > limit {
+			lines, open = lines[:limit], false
+		}
+		page.Lines, page.From, page.Open = lines, from, open
+		page.Remaining = max(page.Total-from-int64(len(lines))+1, 0)
+		page.Inexact = page.Inexact || !ok
+		if advance {
+			p.line, p.seen = from+int64(len(lines)), -1
+			if open {
+				p.line--
+				p.seen = len(lines[len(lines)-1])
+			}
+			p.readTo, p.lost = page.Cursor, false
+		}
+		if !p.raw {
+			for i, l := range lines {
+				lines[i] = Plain(l)
+			}
+		}
+		return page, nil
+	}
+}
+
+// known reports whether line from is the unfinished line that the last read
+// with offset 0 ended with, so that its length tells whether it has grown.
+func (p *Pager) known(page Page, from int64) bool {
+	if p.seen < 0 || page.Truncated {
+		return false
+	}
+	// Its start may have been evicted, unless nothing has happened at all.
+	return from > page.Evicted+1 || p.marks[0].cursor == 0 || p.readTo == page.Cursor
+}
+
+// sync counts the lines of the output that is new and returns a Page with what
+// is known of all.
+func (p *Pager) sync(ctx context.Context) (Page, error) {
+	var out terminal.Output
+	gaps := 0
+	for range syncReads {
+		err := p.evicted(ctx)
+		if err == nil {
+			out, err = p.t.ReadOutput(ctx, p.end.cursor, 0)
+		}
+		if err != nil {
+			return Page{Info: p.t.Info()}, err
+		}
+		if out.Truncated {
+			// A LineCounter is asked again.
+			if gaps++; p.count != nil && gaps < readTries {
+				continue
+			}
+			if err := p.gap(ctx, out); err != nil {
+				return Page{Info: out.Info}, err
+			}
+			continue
+		}
+		p.counted(out)
+		if !out.More || out.Text == "" {
+			break
+		}
+	}
+	page := Page{
+		Total: p.end.lines, Evicted: p.marks[0].lines, Inexact: p.inexact,
+		Complete: out.EOF(), Info: out.Info, Cursor: p.end.cursor,
+	}
+	if p.open {
+		page.Total++
+	}
+	return page, nil
+}
+
+// counted counts the lines of the text at end.
+func (p *Pager) counted(out terminal.Output) {
+	if out.Text == "" {
+		return
+	}
+	p.end.cursor = out.NextCursor
+	p.end.lines += int64(strings.Count(out.Text, "\n"))
+	p.open = !strings.HasSuffix(out.Text, "\n")
+	p.end.whole = !p.open
+	if p.since += len(out.Text); p.since >= p.every {
+		p.marks = append(p.marks, p.end)
+		p.since = 0
+	}
+}
+
+// evicted drops the marks whose text is gone. A LineCounter tells where the
+// oldest text begins.
+func (p *Pager) evicted(ctx context.Context) error {
+	if p.count == nil {
+		for p.marks[0].cursor < p.end.cursor {
+			out, err := p.t.ReadOutput(ctx, p.marks[0].cursor, 0)
+			if err != nil || !out.Truncated {
+				return err
+			}
+			p.drop(1)
+		}
+		return nil
+	}
+	lines, cursor := p.count.EvictedLines()
+	if cursor <= p.marks[0].cursor {
+		return nil
+	}
+	oldest := mark{cursor: cursor, lines: lines, whole: true}
+	n := 0
+	for n < len(p.marks) && p.marks[n].cursor <= cursor {
+		n++
+	}
+	p.marks = slices.Replace(p.marks, 0, n, oldest)
+	if p.end.cursor < cursor {
+		p.end, p.open, p.since = oldest, false, 0
+	}
+	return nil
+}
+
+// drop drops the first n marks.
+func (p *Pager) drop(n int) {
+	p.marks = slices.Delete(p.marks, 0, n)
+	if len(p.marks) == 0 {
+		p.marks = append(p.marks, p.end)
+		p.since = 0
+	}
+	p.marks[0].whole = true
+}
+
+// gap goes on behind output that was evicted before it was counted; out is what
+// is left.
+func (p *Pager) gap(ctx context.Context, out terminal.Output) error {
+	oldest, ok, err := cursorOf(ctx, p.t, out, 0)
+	if err != nil {
+		return err
+	}
+	p.end = mark{cursor: oldest, lines: p.end.lines, whole: true}
+	p.open = false
+	if !ok {
+		p.end.lines += int64(strings.Count(out.Text, "\n"))
+		p.open = !strings.HasSuffix(out.Text, "\n")
+	}
+	p.marks = []mark{p.end}
+	p.since, p.inexact, p.lost = 0, true, true
+	return nil
+}
+
+// lines returns n lines from one on, as they were written, less their line
+// ends; open reports that the last one is unfinished. If some were evicted in
+// the meantime it reports false, and returns no lines unless they are the last
+// chance.
+func (p *Pager) lines(ctx context.Context, from, n int64, last bool) (lines []string, open, ok bool, err error) {
+	if n <= 0 {
+		return nil, false, true, nil
+	}
+	i := len(p.marks) - 1
+	for m := p.marks[i]; i > 0 && (m.lines > from-1 || m.lines == from-1 && !m.whole); m = p.marks[i] {
+		i--
+	}
+	cursor, line := p.marks[i].cursor, p.marks[i].lines+1
+	ok = true
+	var start strings.Builder // of the line that is being read
+	for cut := i == 0 && cursor > 0; ; cut = false {
+		out, err := p.t.ReadOutput(ctx, cursor, 0)
+		if err != nil {
+			return nil, false, ok, err
+		}
+		if cut { // eviction knows no runes
+			out.Text = strings.TrimLeft(out.Text, "\ufffd")
+		}
+		if out.Truncated {
+			ok = false
+			if !last {
+				if p.count == nil {
+					p.drop(i + 1)
+				}
+				return nil, false, ok, nil
+			}
+		}
+		rest := out.Text
+		for {
+			text, after, ended := strings.Cut(rest, "\n")
+			if line >= from {
+				start.WriteString(text)
+			}
+			if !ended {
+				break
+			}
+			if line >= from {
+				lines = append(lines, strings.TrimSuffix(start.String(), "\r"))
+				start.Reset()
+				if int64(len(lines)) == n {
+					return lines, false, ok, nil
+				}
+			}
+			line++
+			rest = after
+		}
+		cursor = out.NextCursor
+		if !out.More {
+			break
+		}
+	}
+	if start.Len() > 0 {
+		return append(lines, strings.TrimSuffix(start.String(), "\r")), true, ok, nil
+	}
+	return lines, false, ok, nil
+}
+
+// cursorOf returns the cursor of the byte at offset i of the text of out, which
+// t has just returned, and true; or, if it cannot be found out, the cursor
+// behind the text and false. Cursors say nothing about bytes, but in most
+// terminals they count them: the guess is checked by reading again.
+func cursorOf(ctx context.Context, t terminal.Terminal, out terminal.Output, i int) (int64, bool, error) {
+	rest := out.Text[i:]
+	if rest == "" {
+		return out.NextCursor, true, nil
+	}
+	// A U+FFFD may stand for itself or for a single byte.
+	wrong := 2 * strings.Count(rest, "\ufffd")
+	for _, size := range []int{len(rest), len(rest) - wrong} {
+		cursor := out.NextCursor - int64(size)
+		again, err := t.ReadOutput(ctx, cursor, 0)
+		if err != nil {
+			return out.NextCursor, false, err
+		}
+		n := min(len(rest), len(again.Text))
+		if !again.Truncated && n > 0 && rest[:n] == again.Text[:n] {
+			return cursor, true, nil
+		}
+		if wrong == 0 {
+			break
+		}
+	}
+	return out.NextCursor, false, nil
+}

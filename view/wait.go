@@ -1,0 +1,319 @@
+package view
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"regexp"
+	"sync"
+	"time"
+
+	"github.com/termbridge/termbridge/internal/text"
+	"github.com/termbridge/termbridge/terminal"
+)
+
+// DefaultCeiling is the Ceiling of a wait that has none. Clients of tools give
+// up on a call after four minutes or so.
+const DefaultCeiling = 3 * time.Minute
+
+// matchWindow is how much text a regexp sees before what is new.
+const matchWindow = 16 << 10
+
+// Until says what [WaitFor] waits for: whichever comes first, and always the end
+// of the command.
+type Until struct {
+	// Cursor is where the output begins that counts: 0 for all of it, else from
+	// [Event.Cursor], [Page.Cursor] or [terminal.Output].
+	Cursor int64
+
+	// Output waits for any output.
+	Output bool
+
+	// Quiet waits until there was no output for that long, counted from the
+	// start of the wait if there is none at all; 0 does not.
+	Quiet time.Duration
+
+	// Literal and Regexp wait for a text in the output, as a person sees it:
+	// escape sequences do not count, and CRLF is LF. A Regexp sees the text
+	// since Cursor, of which that is the start, but at most the last 16 KiB
+	// before what is new; use (?m) for the start and end of lines.
+	Literal string
+	Regexp  *regexp.Regexp
+
+	// Input waits until the command waits for input, having written something
+	// since Cursor. It needs a terminal that is a [terminal.StateWaiter] or
+	// [terminal.StateReader].
+	Input bool
+
+	// Timeout is how long the caller wants to wait; 0 does not end the wait,
+	// and a negative one means not to wait at all.
+	Timeout time.Duration
+
+	// Ceiling is how long a wait may take whatever the caller wants; 0 is
+	// [DefaultCeiling], a negative one is none.
+	Ceiling time.Duration
+}
+
+// A Reason is why a wait was over.
+type Reason string
+
+// The reasons.
+const (
+	ByOutput  Reason = "output"
+	ByQuiet   Reason = "quiet"
+	ByMatch   Reason = "match"   // of Literal or Regexp
+	ByInput   Reason = "input"   // it waits for input
+	ByEnd     Reason = "end"     // of the command, with all its output
+	ByTimeout Reason = "timeout" // Until.Timeout
+	ByCeiling Reason = "ceiling" // Until.Ceiling, which was shorter
+)
+
+// An Event is how a wait ended.
+type Event struct {
+	// Reason says what happened; "" if the wait ended with an error.
+	Reason Reason
+
+	// Cursor is where the next wait goes on, or reading: behind the match, else
+	// behind the output that was seen. Where the output near a match is not
+	// UTF-8 it may lie some text behind the match.
+	Cursor int64
+
+	// Match is the text that matched, and Groups what the groups of Regexp
+	// matched in it.
+	Match  string
+	Groups []string
+
+	// Evidence is that for ByInput.
+	Evidence terminal.Evidence
+
+	// Truncated reports that some of the output was evicted unseen.
+	Truncated bool
+
+	// Info is that of the same instant.
+	Info terminal.Info
+}
+
+// WaitFor waits until something happens to the command, in one call: for what
+// until says, for its end, or for the time that the wait may take. It never ends
+// the command. If ctx ends first, the error is its Cause and the Event says how
+// far the wait had got. If Input is all that is waited for and the terminal
+// cannot tell, the error is [errors.ErrUnsupported].
+func WaitFor(ctx context.Context, t terminal.Terminal, until Until) (Event, error) {
+	w := waiter{t: t, until: until, event: Event{Cursor: until.Cursor}}
+	var err error
+	w.event.Reason, err = w.wait(ctx)
+	return w.event, err
+}
+
+// A waiter is one call of WaitFor.
+type waiter struct {
+	t     terminal.Terminal
+	until Until
+	event Event
+
+	strip  stripper
+	window []byte // the text in which the rest of a match may follow
+}
+
+// wait fills event.
+func (w *waiter) wait(ctx context.Context) (Reason, error) {
+	reading, stop, err := w.watchInput(ctx)
+	if err != nil {
+		w.event.Info = w.t.Info()
+		return "", err
+	}
+	defer stop()
+	limit, over := w.until.limit()
+	start := time.Now()
+	var input *inputCause // it waits for input: what is left is to read what it wrote
+	for last := start; ; {
+		wait := limit - time.Since(start)
+		if w.until.Quiet > 0 {
+			wait = min(wait, w.until.Quiet-time.Since(last))
+		}
+		if input != nil {
+			wait = 0
+		}
+		out, err := w.t.ReadOutput(reading, w.event.Cursor, wait)
+		if err != nil {
+			if cause, ok := errors.AsType[*inputCause](context.Cause(reading)); ok && input == nil {
+				input, reading = cause, ctx
+				continue
+			}
+			w.event.Info = w.t.Info()
+			return "", err
+		}
+		w.event.Info = out.Info
+		if out.Text != "" || out.Truncated {
+			last = time.Now()
+			w.event.Truncated = w.event.Truncated || out.Truncated
+			if found, err := w.match(ctx, out); found || err != nil {
+				return ByMatch, err
+			}
+			if w.event.Cursor = out.NextCursor; w.until.Output && out.Text != "" {
+				return ByOutput, nil
+			}
+		}
+		elapsed := time.Since(start)
+		switch {
+		case out.EOF():
+			return ByEnd, nil
+		case out.More && elapsed < max(limit, readLimit):
+			// What is there already is always looked at.
+		case input != nil:
+			w.event.Evidence = input.Evidence
+			return ByInput, nil
+		case w.until.Quiet > 0 && !out.More && time.Since(last) >= w.until.Quiet:
+			return ByQuiet, nil
+		case elapsed >= limit:
+			return over, nil
+		}
+	}
+}
+
+// forever is a limit that is none.
+const forever = time.Duration(math.MaxInt64)
+
+// readLimit is how long output that is there already is read when there is no
+// time to wait: it could come as fast as it is read.
+const readLimit = time.Second
+
+// limit returns how long the wait may take, and the reason when it has.
+func (u *Until) limit() (time.Duration, Reason) {
+	limit, over := forever, ByTimeout
+	switch {
+	case u.Timeout > 0:
+		limit = u.Timeout
+	case u.Timeout < 0:
+		limit = 0
+	}
+	ceiling := u.Ceiling
+	if ceiling == 0 {
+		ceiling = DefaultCeiling
+	}
+	if ceiling > 0 && ceiling < limit {
+		limit, over = ceiling, ByCeiling
+	}
+	return limit, over
+}
+
+// match looks for the patterns in the text that was added, and fills the event
+// if one is there.
+func (w *waiter) match(ctx context.Context, out terminal.Output) (bool, error) {
+	literal, pattern := w.until.Literal, w.until.Regexp
+	if literal == "" && pattern == nil {
+		return false, nil
+	}
+	if out.Truncated {
+		w.slide(0)
+		w.strip = stripper{}
+	}
+	before, old := w.strip, len(w.window)
+	w.window, _ = w.strip.strip(w.window, out.Text, -1)
+
+	var loc []int
+	if literal != "" {
+		from := max(old-len(literal)+1, 0)
+		if i := bytes.Index(w.window[from:], []byte(literal)); i >= 0 {
+			loc = []int{from + i, from + i + len(literal)}
+		}
+	}
+	if loc == nil && pattern != nil {
+		loc = pattern.FindSubmatchIndex(w.window)
+	}
+	if loc == nil {
+		keep := len(literal)
+		if pattern != nil {
+			keep = max(keep, matchWindow)
+		}
+		if len(w.window) > keep {
+			w.slide(keep)
+		}
+		return false, nil
+	}
+
+	w.event.Match = string(w.window[loc[0]:loc[1]])
+	for i := 2; i < len(loc); i += 2 {
+		group := ""
+		if loc[i] >= 0 {
+			group = string(w.window[loc[i]:loc[i+1]])
+		}
+		w.event.Groups = append(w.event.Groups, group)
+	}
+	if loc[1] <= old && !out.Truncated {
+		return true, nil // its end was there, what followed made it a match
+	}
+	_, n := before.strip(make([]byte, old, len(w.window)), out.Text, max(loc[1], old))
+	var err error
+	w.event.Cursor, _, err = cursorOf(ctx, w.t, out, n)
+	return true, err
+}
+
+// slide drops all but the last n bytes of the window. A NUL, which is in no
+// output, stands for the rest, so that what follows is no start of a line.
+func (w *waiter) slide(n int) {
+	tail := text.Tail(w.window, n)
+	w.window = append(w.window, 0)
+	w.window = w.window[:1+copy(w.window[1:], tail)]
+	w.window[0] = 0
+}
+
+// An inputCause ends the reading of a command that waits for input.
+type inputCause struct{ terminal.Evidence }
+
+func (*inputCause) Error() string { return "the command waits for input" }
+
+// watchInput returns a context that ends with an inputCause when the command
+// waits for input, if that is waited for, and what ends the watching.
+func (w *waiter) watchInput(ctx context.Context) (_ context.Context, stop func(), err error) {
+	u := &w.until
+	waiter, _ := w.t.(terminal.StateWaiter)
+	reader, _ := w.t.(terminal.StateReader)
+	only := !u.Output && u.Quiet == 0 && u.Literal == "" && u.Regexp == nil
+	switch {
+	case !u.Input:
+		return ctx, func() {}, nil
+	case waiter == nil && reader == nil && only:
+		return ctx, nil, fmt.Errorf("view: wait for input: the terminal cannot tell: %w", errors.ErrUnsupported)
+	case waiter == nil && reader == nil:
+		return ctx, func() {}, nil
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		var state terminal.State
+		var evidence terminal.Evidence
+		var err error
+		if waiter != nil {
+			state, evidence, err = waiter.WaitState(ctx, terminal.Waiting, u.Cursor)
+		} else {
+			state, evidence, err = pollState(ctx, reader, u.Cursor)
+		}
+		switch {
+		case err != nil && only:
+			cancel(fmt.Errorf("view: wait for input: %w", err))
+		case err == nil && state == terminal.Waiting:
+			cancel(&inputCause{evidence})
+		}
+	})
+	return ctx, func() { cancel(nil); watch.Wait() }, nil
+}
+
+// pollState is WaitState by means of ReadState.
+func pollState(ctx context.Context, r terminal.StateReader, cursor int64) (terminal.State, terminal.Evidence, error) {
+	tick := time.NewTicker(terminal.PollMin)
+	defer tick.Stop()
+	for {
+		state, evidence, err := r.ReadState(ctx, cursor)
+		if err != nil || state == terminal.Waiting || state == terminal.Finished {
+			return state, evidence, err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return state, evidence, context.Cause(ctx)
+		}
+	}
+}
