@@ -463,3 +463,6 @@ func (t *term) Stop(ctx context.Context) (terminal.Info, error) {
 	t.ask(terminal.Stopped)
 	return terminal.Wait(ctx, t)
 }
+
+// EvictedLines implements [terminal.LineCounter].
+func (t *term) EvictedLines() (lines, cursor int64) { return t.buf.EvictedLines() }
