@@ -99,11 +99,16 @@ func (c *Call) update(u acp.SessionToolCallUpdate) (*update, error) {
 	s := c.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if u.RawOutput != nil && c.dead == nil && !c.ending {
+		// Also on a turn that is over: the final update is still to come, and
+		// how a command was cancelled belongs into it.
+		c.rawOutput, u.RawOutput = u.RawOutput, nil
+		if c.turn.cause != nil {
+			return nil, nil
+		}
+	}
 	if err := c.usable(); err != nil {
 		return nil, err
-	}
-	if u.RawOutput != nil {
-		c.rawOutput, u.RawOutput = u.RawOutput, nil
 	}
 	replaced := u.Content != nil
 	if replaced {
