@@ -162,3 +162,6 @@ func (t *term) update(change func(*terminal.Info)) {
 	defer t.mu.Unlock()
 	change(&t.info)
 }
+
+// EvictedLines implements [terminal.LineCounter], for the output that was seen.
+func (t *term) EvictedLines() (lines, cursor int64) { return t.output.EvictedLines() }
