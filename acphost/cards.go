@@ -138,7 +138,7 @@ func (h *Host) announce(s *session, u *acp.SessionUpdateToolCall) error {
 	c.RawInput, c.RawOutput = u.RawInput, u.RawOutput
 	c.setStatus(u.Status)
 	h.setContent(c, u.Content, sources)
-	h.show(Event{Kind: ShowCard, Session: s.id, ToolCall: c.ID, Card: c.brief()})
+	h.showCard(c)
 	return nil
 }
 
@@ -171,7 +171,7 @@ func (h *Host) update(s *session, u *acp.SessionToolCallUpdate) error {
 	set(u.Status != nil, func() { c.setStatus(*u.Status) })
 	set(u.Content != nil, func() { h.setContent(c, u.Content, sources) })
 	if changed {
-		h.show(Event{Kind: ShowCard, Session: s.id, ToolCall: c.ID, Card: c.brief()})
+		h.showCard(c)
 	}
 	return nil
 }

@@ -118,6 +118,13 @@ func (h *Host) show(e Event) {
 	}
 }
 
+// showCard queues an event for a card that has changed. Called with mu held.
+func (h *Host) showCard(c *card) {
+	if h.shows != nil {
+		h.show(Event{Kind: ShowCard, Session: c.Session, ToolCall: c.ID, Card: c.brief()})
+	}
+}
+
 // follow shows the output of a client's terminal as it comes, from the moment
 // that a card has it. Called with mu held; Close joins the goroutine.
 func (h *Host) follow(c *card, x *source) {

@@ -186,7 +186,34 @@ func New(options *Options) *Client {
 		c.peer.SetLogger(c.opts.Logger)
 	})
 	c.initialized <- errNotInitialized
+	c.filter.holds.Go(c.watch)
 	return c
+}
+
+// watch ends the connection when the SDK has given it up on one side, as the
+// process of that side would by exiting. Close joins it.
+func (c *Client) watch() {
+	select {
+	case <-c.conn.Done():
+	case <-c.peer.Done():
+	}
+	c.noteLoss()
+	c.filter.disconnect()
+}
+
+// noteLoss tells the audit if the SDK has given up the connection on one side.
+func (c *Client) noteLoss() {
+	c.filter.mu.Lock()
+	defer c.filter.mu.Unlock()
+	a := &c.filter.audit
+	switch {
+	case a.lost: // by disconnect, of which the SDK's end is the result
+	case over(c.peer.Done()):
+		a.lost = true
+		a.found(RuleQueue, nil, "the client's SDK gave the connection up: it queues 1,024 updates")
+	case over(c.conn.Done()):
+		a.lost = true
+	}
 }
 
 // Conn is the agent's side of the connection.
@@ -376,6 +403,7 @@ func (c *Client) Close() error {
 	}
 	defer close(c.closed)
 
+	c.noteLoss()
 	c.filter.mu.Lock()
 	for _, side := range []Side{Agent, Editor} {
 		if n := c.HighWater(side); n > c.opts.MaxQueue {

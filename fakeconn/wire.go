@@ -224,7 +224,7 @@ func (p *pipe) Read(b []byte) (int, error) {
 		if len(p.items) > 0 && !p.stopped {
 			next := p.items[0]
 			wait, until = time.Until(next.due), next.until
-			if wait <= 0 && open(until) {
+			if wait <= 0 && over(until) {
 				p.items[0] = item{} // or the queue keeps it
 				p.items = p.items[1:]
 				p.bytes -= len(next.raw)
@@ -254,8 +254,8 @@ func (p *pipe) Read(b []byte) (int, error) {
 	}
 }
 
-// open reports whether nothing holds what waits for c.
-func open(c <-chan struct{}) bool {
+// over reports whether c is closed, or nil: nothing to wait for.
+func over(c <-chan struct{}) bool {
 	if c == nil {
 		return true
 	}
