@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -30,6 +31,8 @@ type cgroups struct {
 type cgroup struct {
 	of  *cgroups
 	dir string
+
+	killed atomic.Bool // then it is never used again; see put
 }
 
 // newCgroups makes a directory below parent, which is the agent's own cgroup
@@ -109,6 +112,12 @@ func (s *cgroups) get() *cgroup {
 // put gives a cgroup back in which nothing runs any more.
 func (g *cgroup) put() {
 	if g == nil {
+		return
+	}
+	if g.killed.Load() {
+		// Linux 6.14 and later kill at once what starts in a cgroup that was
+		// ever killed (they compare with the kills of the starter's own).
+		os.Remove(g.dir)
 		return
 	}
 	g.of.mu.Lock()
@@ -198,6 +207,7 @@ func (g *cgroup) procs() []int {
 
 func (g *cgroup) kill() {
 	if g != nil {
+		g.killed.Store(true)
 		killCgroup(g.dir)
 	}
 }
