@@ -5,6 +5,7 @@ package execenv
 import (
 	"errors"
 	"maps"
+	"os"
 	"slices"
 	"sync"
 	"syscall"
@@ -225,10 +226,30 @@ type stop struct {
 }
 
 func (s *session) Terminal() (Terminal, bool) {
-	if s.term == nil {
+	switch {
+	case s.term == nil:
 		return nil, false
+	case !s.spec.TTY.Input:
+		return outputTerminal{s.term, s}, true
 	}
 	return s.term, true
+}
+
+// An outputTerminal controls nobody, so that the kernel finds nobody to tell
+// that its size has changed.
+type outputTerminal struct {
+	*ptmx
+	session *session
+}
+
+func (t outputTerminal) Resize(size terminal.Size) error {
+	if err := t.ptmx.Resize(size); err != nil {
+		return err
+	}
+	if err := t.session.SignalGroup(unix.SIGWINCH); !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	return nil
 }
 
 func (s *session) Exited() <-chan struct{} { return s.exited }
