@@ -1,0 +1,347 @@
+// Package agent is a deterministic ACP agent without a model: a prompt is
+// command lines, and each is one tool call. Point an editor at it to see what
+// the editor does with an agent's terminals, or a test at an editor.
+//
+//	err := agent.Serve(ctx, os.Stdin, os.Stdout, nil)
+//
+// What may be asked is in docs/demo-agent.md, and in the answer to the prompt
+// "help". Every final update of a tool call carries a [Report] as its
+// rawOutput.
+//
+// An Agent serves one connection. Its methods are called by the SDK and may run
+// at once.
+package agent
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coder/acp-go-sdk"
+
+	"github.com/termbridge/termbridge/acpterm"
+	"github.com/termbridge/termbridge/bridge"
+	"github.com/termbridge/termbridge/terminal"
+)
+
+// Options configure an [Agent]. The zero value and nil mean the defaults.
+type Options struct {
+	// Policy says where commands run; "" is [bridge.Prefer].
+	Policy bridge.Policy
+
+	// Local makes the manager of a session's local commands; nil is a
+	// localterm.Manager.
+	Local func(acp.SessionId) terminal.Manager
+
+	// Version is told to the client; "" is "devel".
+	Version string
+
+	// Logger gets diagnostics, never output of commands; nil discards them.
+	Logger *slog.Logger
+}
+
+// An Agent is the agent's side of one connection.
+type Agent struct {
+	opts  Options
+	calls atomic.Int64  // tool calls so far
+	ready chan struct{} // closed by Initialize
+
+	mu sync.Mutex
+	// guards following
+	conn     acpterm.Conn
+	bridge   *bridge.Bridge // nil before initialize
+	sessions map[acp.SessionId]*session
+	closed   bool
+}
+
+var _ acp.Agent = (*Agent)(nil)
+
+// A session is one session/new.
+type session struct {
+	id    acp.SessionId
+	cwd   string
+	state *bridge.State
+}
+
+// New returns an Agent; nil is the default Options. Connect must be called
+// before the first request arrives.
+func New(o *Options) *Agent {
+	a := &Agent{ready: make(chan struct{}), sessions: map[acp.SessionId]*session{}}
+	if o != nil {
+		a.opts = *o
+	}
+	if a.opts.Version == "" {
+		a.opts.Version = "devel"
+	}
+	if a.opts.Logger == nil {
+		a.opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	return a
+}
+
+// Connect sets the connection that the agent answers on.
+func (a *Agent) Connect(conn acpterm.Conn) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.conn = conn
+}
+
+// Close ends every session with all its commands and waits until that has
+// settled, bounded. What could not be ended is a [*terminal.LeakError]. Requests
+// that come later are refused.
+func (a *Agent) Close() error {
+	a.mu.Lock()
+	b := a.bridge
+	a.closed = true
+	clear(a.sessions)
+	a.mu.Unlock()
+	if b == nil {
+		return nil
+	}
+	return b.Close()
+}
+
+// Serve speaks ACP on in and out until in ends, out breaks or ctx ends. Then it
+// ends every session with all its commands and returns: nil, what Close
+// returned, or why out broke. If it was not the end of in that ended it, in is
+// still read from until that comes.
+func Serve(ctx context.Context, in io.Reader, out io.Writer, o *Options) error {
+	a := New(o)
+	w := &breakWriter{w: out, broken: make(chan struct{})}
+	ready := gate{in, make(chan struct{})}
+	conn := acp.NewAgentSideConnection(a, w, ready)
+	conn.SetLogger(a.opts.Logger)
+	a.Connect(conn)
+	close(ready.open)
+
+	var broken error
+	select {
+	case <-conn.Done():
+		// The commands are ending already. What was asked just before the end
+		// gets its answer; the SDK does not tell when it was written.
+		w.settle()
+	case <-ctx.Done():
+	case <-w.broken:
+		broken = fmt.Errorf("the client stopped listening: %w", w.err)
+	}
+	return errors.Join(broken, a.Close())
+}
+
+// A gate holds reads back until it is open: the SDK reads from the moment that
+// the connection is made, before anybody can know of it.
+type gate struct {
+	io.Reader
+	open chan struct{} // closed by whoever is ready
+}
+
+func (g gate) Read(p []byte) (int, error) {
+	<-g.open
+	return g.Reader.Read(p)
+}
+
+// A breakWriter tells when its writer broke. The SDK drops such errors where a
+// notification or an answer is lost, and goes on.
+type breakWriter struct {
+	w      io.Writer
+	writes atomic.Int64
+	once   sync.Once
+	broken chan struct{} // closed by Write; err is valid afterwards
+	err    error
+}
+
+func (b *breakWriter) Write(p []byte) (int, error) {
+	n, err := b.w.Write(p)
+	b.writes.Add(1)
+	if err != nil {
+		b.once.Do(func() {
+			b.err = err
+			close(b.broken)
+		})
+	}
+	return n, err
+}
+
+// settle waits until nothing was written for a while, bounded.
+func (b *breakWriter) settle() {
+	const quiet, limit = 100 * time.Millisecond, time.Second
+	for end := time.Now().Add(limit); time.Now().Before(end); {
+		before := b.writes.Load()
+		select {
+		case <-time.After(quiet):
+		case <-b.broken:
+			return
+		}
+		if b.writes.Load() == before {
+			return
+		}
+	}
+}
+
+// Initialize implements [acp.Agent].
+func (a *Agent) Initialize(_ context.Context, req acp.InitializeRequest) (acp.InitializeResponse, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.closed:
+		return acp.InitializeResponse{}, requestError(codeInvalidRequest, "the agent is ending")
+	case a.bridge != nil:
+		return acp.InitializeResponse{}, requestError(codeInvalidRequest, "this connection is initialized already")
+	}
+	a.bridge = bridge.New(a.conn, req, &bridge.Options{
+		Policy: a.opts.Policy,
+		Local:  a.opts.Local,
+		Logger: a.opts.Logger,
+	})
+	close(a.ready)
+	return acp.InitializeResponse{
+		ProtocolVersion: acp.ProtocolVersionNumber,
+		AgentInfo:       &acp.Implementation{Name: "acp-demo-agent", Title: acp.Ptr("termbridge demo agent"), Version: a.opts.Version},
+		AgentCapabilities: acp.AgentCapabilities{
+			SessionCapabilities: acp.SessionCapabilities{Close: &acp.SessionCloseCapabilities{}},
+		},
+		AuthMethods: []acp.AuthMethod{},
+	}, nil
+}
+
+// NewSession implements [acp.Agent].
+func (a *Agent) NewSession(_ context.Context, req acp.NewSessionRequest) (acp.NewSessionResponse, error) {
+	if err := checkDir(req.Cwd); err != nil {
+		return acp.NewSessionResponse{}, requestError(codeInvalidParams, "cwd "+err.Error())
+	}
+	// The SDK handles requests at once, so one that came right behind
+	// initialize may be here first.
+	select {
+	case <-a.ready:
+	case <-time.After(overtaking):
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.closed:
+		return acp.NewSessionResponse{}, requestError(codeInvalidRequest, "the agent is ending")
+	case a.bridge == nil:
+		return acp.NewSessionResponse{}, requestError(codeInvalidRequest, "call initialize first")
+	}
+	id := acp.SessionId("sess_" + rand.Text())
+	state, err := a.bridge.Session(id, req.Cwd)
+	if err != nil {
+		return acp.NewSessionResponse{}, err
+	}
+	a.sessions[id] = &session{id: id, cwd: req.Cwd, state: state}
+	return acp.NewSessionResponse{SessionId: id}, nil
+}
+
+// overtaking is how long a request waits for one that it may have overtaken.
+const overtaking = time.Second
+
+// checkDir says what is wrong with a directory, if anything.
+func checkDir(dir string) error {
+	if !filepath.IsAbs(dir) {
+		return fmt.Errorf("%q is relative: give an absolute path", dir)
+	}
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return fmt.Errorf("%q does not exist: give an existing directory", dir)
+	case err != nil:
+		return fmt.Errorf("%q cannot be used: %w", dir, err)
+	case !info.IsDir():
+		return fmt.Errorf("%q is not a directory", dir)
+	}
+	return nil
+}
+
+// session returns a session by its id.
+func (a *Agent) session(id acp.SessionId) (*session, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if s := a.sessions[id]; s != nil {
+		return s, nil
+	}
+	return nil, requestError(codeNotFound, fmt.Sprintf("no session %q: it was never made by session/new, or is closed", id))
+}
+
+// Prompt implements [acp.Agent].
+func (a *Agent) Prompt(ctx context.Context, req acp.PromptRequest) (acp.PromptResponse, error) {
+	s, err := a.session(req.SessionId)
+	if err != nil {
+		return acp.PromptResponse{}, err
+	}
+	return s.state.Turn(ctx, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
+		turn := turn{agent: a, session: s, turn: t}
+		turn.run(ctx, req.Prompt)
+		return acp.PromptResponse{StopReason: acp.StopReasonEndTurn}, nil
+	})
+}
+
+// Cancel implements [acp.Agent].
+func (a *Agent) Cancel(_ context.Context, n acp.CancelNotification) error {
+	s, err := a.session(n.SessionId)
+	if err != nil {
+		return err // for the log: a notification has no answer
+	}
+	s.state.Cancel()
+	return nil
+}
+
+// CloseSession implements [acp.Agent].
+func (a *Agent) CloseSession(_ context.Context, req acp.CloseSessionRequest) (acp.CloseSessionResponse, error) {
+	s, err := a.session(req.SessionId)
+	if err != nil {
+		return acp.CloseSessionResponse{}, err
+	}
+	a.mu.Lock()
+	delete(a.sessions, s.id)
+	a.mu.Unlock()
+	if err := s.state.Close(); err != nil {
+		return acp.CloseSessionResponse{}, requestError(codeInternal, "the session is closed, but: "+err.Error())
+	}
+	return acp.CloseSessionResponse{}, nil
+}
+
+// Authenticate implements [acp.Agent]: no authentication is needed or known.
+func (a *Agent) Authenticate(context.Context, acp.AuthenticateRequest) (acp.AuthenticateResponse, error) {
+	return acp.AuthenticateResponse{}, acp.NewMethodNotFound(acp.AgentMethodAuthenticate)
+}
+
+// ListSessions implements [acp.Agent]: sessions are not kept.
+func (a *Agent) ListSessions(context.Context, acp.ListSessionsRequest) (acp.ListSessionsResponse, error) {
+	return acp.ListSessionsResponse{}, acp.NewMethodNotFound(acp.AgentMethodSessionList)
+}
+
+// ResumeSession implements [acp.Agent]: sessions are not kept.
+func (a *Agent) ResumeSession(context.Context, acp.ResumeSessionRequest) (acp.ResumeSessionResponse, error) {
+	return acp.ResumeSessionResponse{}, acp.NewMethodNotFound(acp.AgentMethodSessionResume)
+}
+
+// SetSessionConfigOption implements [acp.Agent]: there are no options.
+func (a *Agent) SetSessionConfigOption(context.Context, acp.SetSessionConfigOptionRequest) (acp.SetSessionConfigOptionResponse, error) {
+	return acp.SetSessionConfigOptionResponse{}, acp.NewMethodNotFound(acp.AgentMethodSessionSetConfigOption)
+}
+
+// SetSessionMode implements [acp.Agent]: there are no modes.
+func (a *Agent) SetSessionMode(context.Context, acp.SetSessionModeRequest) (acp.SetSessionModeResponse, error) {
+	return acp.SetSessionModeResponse{}, acp.NewMethodNotFound(acp.AgentMethodSessionSetMode)
+}
+
+// JSON-RPC error codes, and ACP's own.
+const (
+	codeInvalidRequest = -32600
+	codeInvalidParams  = -32602
+	codeInternal       = -32603
+	codeNotFound       = -32002
+)
+
+// requestError is an error that the client can show: the SDK's own have their
+// reason in data, where few clients look.
+func requestError(code int, reason string) error {
+	return &acp.RequestError{Code: code, Message: reason}
+}

@@ -1,0 +1,122 @@
+package agent
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/termbridge/termbridge/internal/text"
+	"github.com/termbridge/termbridge/terminal"
+)
+
+// helpText says what may be asked. It is Markdown, since editors show agent
+// messages so.
+const helpText = "Each line of a prompt is one of:\n" +
+	"\n```\n" +
+	"!LINE                      run a shell line and wait for it\n" +
+	"run [flags] -- LINE        the same, with flags\n" +
+	"bg [flags] -- LINE         run it in the background; says its ID\n" +
+	"jobs                       list what bg started\n" +
+	"output ID [--since CURSOR] [--wait 2s]\n" +
+	"input ID TEXT              TEXT takes \\n, \\x03 and the other escapes of Go\n" +
+	"wait ID [--timeout 10s]    wait for the end; never ends it\n" +
+	"kill ID\n" +
+	"help\n" +
+	"\n" +
+	"flags:  --timeout 5s  --dir /abs/dir  --env K=V (more than once)\n" +
+	"        --limit BYTES (51200)  --input (takes input; runs locally)\n" +
+	"        --argv (LINE is split into words, nothing is expanded)\n" +
+	"```\n\n" +
+	"Lines run in order, and one that fails does not stop the rest. " +
+	"If the first line is `parallel`, the others run at once.\n"
+
+// unknownLine answers a line that starts with no verb.
+func unknownLine(line string) string {
+	return fmt.Sprintf("I do not know what to do with %s. To run it, write `!` before it; `help` lists what else I take.\n",
+		code(line))
+}
+
+// nothingAsked answers a prompt without a line.
+const nothingAsked = "There is no line to run. Write a shell line behind `!`, such as `!go version`, or `help`.\n"
+
+// code quotes a line as Markdown code, cut to a sensible length.
+func code(line string) string {
+	line = strings.TrimSpace(line)
+	if short := text.Head(line, 60); len(short) < len(line) {
+		line = short + "…"
+	}
+	return "`" + strings.ReplaceAll(line, "`", "'") + "`"
+}
+
+// fenced is an output as Markdown that shows it as it is.
+func fenced(output string) string {
+	if output == "" {
+		return "no output"
+	}
+	fence := "```"
+	for strings.Contains(output, fence) {
+		fence += "`"
+	}
+	return fence + "\n" + strings.TrimSuffix(output, "\n") + "\n" + fence
+}
+
+// describe says in one line how a command stands.
+func describe(title string, r Report) string {
+	s := code(title) + " " + howItStands(r)
+	if r.Error != "" && r.Outcome != terminal.Failed {
+		s += ": " + r.Error
+	}
+	return s + ".\n"
+}
+
+func howItStands(r Report) string {
+	after := " after " + duration(r.DurationMS)
+	switch r.Outcome {
+	case terminal.Running:
+		return "is running"
+	case terminal.Exited:
+		if r.ExitCode == nil {
+			return "ended, with an unknown exit code" + after
+		}
+		return fmt.Sprintf("exited with code %d%s", *r.ExitCode, after)
+	case terminal.Signalled:
+		return "was ended by " + signal(r) + after
+	case terminal.TimedOut:
+		return "reached its timeout and was stopped" + after + "; what it had written is kept"
+	case terminal.Stopped:
+		return "was stopped" + after
+	case terminal.Cancelled:
+		return "was cancelled and stopped" + after
+	case terminal.StoppedByClient:
+		return "was stopped in the client" + after
+	case terminal.ConnectionLost:
+		return "was lost with the connection" + after + "; what became of it is unknown"
+	case terminal.Failed:
+		return "failed: " + r.Error
+	}
+	return "ended" + after + "; nobody could say how"
+}
+
+func signal(r Report) string {
+	if r.Signal == nil {
+		return "a signal"
+	}
+	return *r.Signal
+}
+
+// duration writes milliseconds as people read them.
+func duration(ms int64) string {
+	d := time.Duration(ms) * time.Millisecond
+	if d >= 10*time.Second {
+		return d.Round(time.Second).String()
+	}
+	return d.String()
+}
+
+// count writes "1 byte", "2 bytes".
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

@@ -1,0 +1,160 @@
+package agent
+
+import (
+	"encoding/json"
+	"time"
+	"unicode/utf8"
+
+	"github.com/termbridge/termbridge/bridge"
+	"github.com/termbridge/termbridge/terminal"
+	"github.com/termbridge/termbridge/view"
+)
+
+// A Report is the rawOutput of a tool call about one command: run, bg, output,
+// input, wait and kill.
+type Report struct {
+	Outcome  terminal.Outcome `json:"outcome"`
+	ExitCode *int             `json:"exitCode"`
+	Signal   *string          `json:"signal"`
+
+	// Output is plain text, its tail if it is long; Truncated reports that
+	// there was more.
+	Output    string `json:"output"`
+	Truncated bool   `json:"truncated"`
+
+	// Transport is how the user sees the command, and TerminalID the client's
+	// id of its terminal, "" if it does not run in one.
+	Transport  bridge.Presentation `json:"transport"`
+	TerminalID string              `json:"terminalId"`
+
+	// ID is the command's, for output, input, wait and kill.
+	ID         string `json:"id"`
+	DurationMS int64  `json:"durationMs"`
+
+	// Error says why the line could not be done, or why the outcome is not
+	// known.
+	Error string `json:"error,omitempty"`
+}
+
+// A ReadReport is the rawOutput of output: where the next output goes on.
+type ReadReport struct {
+	Report
+	NextCursor int64 `json:"nextCursor"`
+	// More reports that there is output behind NextCursor already.
+	More bool `json:"more"`
+}
+
+// A JobReport is a Report without output.
+type JobReport struct {
+	Report
+	Output *struct{} `json:"output,omitempty"` // hides Report.Output
+}
+
+// A JobsReport is the rawOutput of jobs.
+type JobsReport struct {
+	Jobs []JobReport `json:"jobs"`
+	// Omitted is how many of the oldest jobs did not fit.
+	Omitted int `json:"omitted,omitempty"`
+}
+
+// Limits in bytes of JSON. The line of an update is at most
+// terminal.MaxUpdateLine, and the text of a card takes its half of it.
+const (
+	outputBudget     = 28 << 10
+	outputTextBudget = 13 << 10 // where the card has the output as text, too
+	jobsBudget       = 16 << 10
+	jobsTextBudget   = 8 << 10
+	errorBudget      = 1 << 10
+)
+
+// setExit sets the exit code or signal, and the outcome.
+func (r *Report) setExit(outcome terminal.Outcome, exit terminal.Exit) {
+	r.Outcome = outcome
+	r.ExitCode = exit.Code
+	r.Signal = nil
+	if exit.Signal != "" {
+		r.Signal = &exit.Signal
+	}
+}
+
+// setOutput makes text the output: plain, and cut to its tail so that its JSON
+// takes at most budget bytes.
+func (r *Report) setOutput(text string, truncated bool, budget int) {
+	text = view.Plain(text)
+	r.Output = jsonTail(text, budget)
+	r.Truncated = truncated || len(r.Output) < len(text)
+}
+
+// setError makes err the error, if it is one.
+func (r *Report) setError(err error) {
+	if err != nil {
+		r.Error = jsonHead(err.Error(), errorBudget)
+	}
+}
+
+// report is what Info says about a command.
+func report(info terminal.Info, p bridge.Presentation, terminalID string) Report {
+	r := Report{
+		Transport: p, TerminalID: terminalID, ID: info.ID,
+		DurationMS: milliseconds(info.RunTime()),
+	}
+	r.setExit(info.Outcome, info.Exit)
+	r.setError(info.Err)
+	return r
+}
+
+// fit drops the oldest jobs until the rest fits into an update.
+func (j *JobsReport) fit() {
+	for len(j.Jobs) > 0 {
+		b, err := json.Marshal(j)
+		if err != nil || len(b) <= jobsBudget {
+			return
+		}
+		j.Jobs = j.Jobs[1:]
+		j.Omitted++
+	}
+}
+
+func milliseconds(d time.Duration) int64 { return d.Round(time.Millisecond).Milliseconds() }
+
+// jsonTail returns the last runes of s whose JSON string takes at most budget
+// bytes, the quotes not counted.
+func jsonTail(s string, budget int) string {
+	i := len(s)
+	for i > 0 {
+		r, size := utf8.DecodeLastRuneInString(s[:i])
+		if budget -= jsonSize(r, size); budget < 0 {
+			break
+		}
+		i -= size
+	}
+	return s[i:]
+}
+
+// jsonHead is jsonTail for the first runes.
+func jsonHead(s string, budget int) string {
+	for i, r := range s {
+		size := utf8.RuneLen(r)
+		if r == utf8.RuneError {
+			_, size = utf8.DecodeRuneInString(s[i:])
+		}
+		if budget -= jsonSize(r, size); budget < 0 {
+			return s[:i]
+		}
+	}
+	return s
+}
+
+// jsonSize returns how many bytes encoding/json writes for a rune that takes
+// size bytes.
+func jsonSize(r rune, size int) int {
+	switch {
+	case r == utf8.RuneError && size == 1: // no UTF-8: �
+		return 6
+	case r == '"', r == '\\', r == '\n', r == '\r', r == '\t', r == '\b', r == '\f':
+		return 2
+	case r < ' ', r == '<', r == '>', r == '&', r == '\u2028', r == '\u2029':
+		return 6
+	}
+	return size
+}

@@ -1,0 +1,380 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coder/acp-go-sdk"
+
+	"github.com/termbridge/termbridge/bridge"
+	"github.com/termbridge/termbridge/internal/text"
+	"github.com/termbridge/termbridge/terminal"
+)
+
+// A turn is one prompt at work.
+type turn struct {
+	agent   *Agent
+	session *session
+	turn    *bridge.Turn
+}
+
+// jobLabel marks commands that bg started.
+const jobLabel = "job"
+
+// run runs the lines of a prompt, in order or at once. A cancel stops it.
+func (t *turn) run(ctx context.Context, prompt []acp.ContentBlock) {
+	words, ignored := promptText(prompt)
+	if ignored != "" {
+		t.say(ctx, ignored)
+	}
+	lines, parallel := splitPrompt(words)
+	if len(lines) == 0 {
+		t.say(ctx, nothingAsked)
+	}
+	if parallel {
+		var wg sync.WaitGroup
+		for _, line := range lines {
+			wg.Go(func() { t.line(ctx, line) })
+		}
+		wg.Wait()
+		return
+	}
+	for _, line := range lines {
+		if ctx.Err() != nil {
+			return
+		}
+		t.line(ctx, line)
+	}
+}
+
+// promptText returns the text of a prompt, one block a line or more, and a note
+// about what was not read.
+func promptText(prompt []acp.ContentBlock) (words, ignored string) {
+	var texts, others []string
+	for _, block := range prompt {
+		switch {
+		case block.Text != nil:
+			texts = append(texts, block.Text.Text)
+		case block.ResourceLink != nil:
+			others = append(others, "the link to "+code(block.ResourceLink.Uri))
+		case block.Resource != nil:
+			others = append(others, "an embedded resource")
+		case block.Image != nil:
+			others = append(others, "an image")
+		case block.Audio != nil:
+			others = append(others, "a sound")
+		}
+	}
+	if len(others) > 0 {
+		ignored = "I read lines only and ignore " + strings.Join(others, ", ") + ".\n"
+	}
+	return strings.Join(texts, "\n"), ignored
+}
+
+// say sends a piece of the agent's message. It is said even if ctx has ended,
+// since a cancelled turn says how its commands ended before it is answered.
+func (t *turn) say(ctx context.Context, message string) {
+	t.check("message", t.session.state.Update(context.WithoutCancel(ctx), acp.UpdateAgentMessageText(message)))
+}
+
+// check logs what could not be sent, unless there is nobody to send it to.
+func (t *turn) check(what string, err error) {
+	if err != nil && !errors.Is(err, terminal.ErrConnectionLost) && !errors.Is(err, terminal.ErrClosed) {
+		t.agent.opts.Logger.Warn("not sent: "+what, "session", t.session.id, "err", err)
+	}
+}
+
+// line does one line, as one tool call.
+func (t *turn) line(ctx context.Context, line string) {
+	req, err := parse(line)
+	if errors.Is(err, errUnknownLine) {
+		t.say(ctx, unknownLine(line))
+		return
+	}
+	if err == nil && req.cmd.Dir != "" {
+		if dirErr := checkDir(req.cmd.Dir); dirErr != nil {
+			err = fmt.Errorf("%s: --dir %w", req.verb, dirErr)
+		}
+	}
+	call := t.call(req)
+	switch {
+	case err != nil:
+		t.fail(ctx, call, req, err)
+	case req.verb == verbRun:
+		t.exec(ctx, call, req)
+	case req.verb == verbBg:
+		t.background(ctx, call, req)
+	case req.verb == verbJobs:
+		t.jobs(ctx, call)
+	case req.verb == verbHelp:
+		t.end(ctx, call, map[string]string{"output": helpText}, helpText, nil, helpText)
+	default:
+		term, err := t.command(req.id)
+		if err != nil {
+			t.fail(ctx, call, req, err)
+			return
+		}
+		switch req.verb {
+		case verbOutput:
+			t.output(ctx, call, req, term)
+		case verbInput:
+			t.input(ctx, call, req, term)
+		case verbWait:
+			t.wait(ctx, call, req, term)
+		case verbKill:
+			t.kill(ctx, call, req, term)
+		}
+	}
+}
+
+// call makes the tool call of a line.
+func (t *turn) call(req request) *bridge.Call {
+	card := acp.SessionUpdateToolCall{
+		ToolCallId: acp.ToolCallId("call_" + strconv.FormatInt(t.agent.calls.Add(1), 10)),
+		Title:      req.title,
+		Kind:       acp.ToolKindOther,
+		RawInput:   map[string]any{"line": req.title},
+	}
+	if req.verb == verbRun || req.verb == verbBg {
+		dir := req.cmd.Dir
+		if dir == "" {
+			dir = t.session.cwd
+		}
+		card.Kind = acp.ToolKindExecute
+		card.RawInput = map[string]any{"command": req.title, "cwd": dir}
+	}
+	return t.turn.ToolCall(card)
+}
+
+// end gives a tool call its final update and says what came of it.
+func (t *turn) end(ctx context.Context, call *bridge.Call, rawOutput any, content string, failure error, message string) {
+	t.check("rawOutput", call.Update(acp.SessionToolCallUpdate{RawOutput: rawOutput}))
+	call.End(content, failure)
+	t.say(ctx, message)
+}
+
+// fail ends a tool call that came to nothing.
+func (t *turn) fail(ctx context.Context, call *bridge.Call, req request, err error) {
+	r := Report{Outcome: terminal.Failed, Transport: bridge.PresentText, ID: req.id}
+	if ctx.Err() != nil {
+		r.Outcome = terminal.Cancelled
+	}
+	r.setError(err)
+	t.end(ctx, call, r, r.Error, err, describe(req.title, r))
+}
+
+// exec runs a command and waits for it.
+func (t *turn) exec(ctx context.Context, call *bridge.Call, req request) {
+	result, err := call.Exec(ctx, req.cmd)
+	if result == nil {
+		t.fail(ctx, call, req, err)
+		return
+	}
+	r := Report{
+		Transport: result.Presentation, TerminalID: result.TerminalID, ID: result.ID,
+		DurationMS: milliseconds(result.Duration),
+	}
+	r.setExit(result.Outcome, result.Exit)
+	budget := outputBudget
+	if r.Transport == bridge.PresentText {
+		budget = outputTextBudget
+	}
+	r.setOutput(result.Output, result.Truncated, budget)
+	if ctx.Err() == nil { // a cancel is an outcome, and needs no reason
+		r.setError(err)
+	}
+	// The content is the bridge's: the terminal, or what the command has written.
+	t.end(ctx, call, r, "", err, describe(req.title, r))
+}
+
+// background starts a command that survives the turn.
+func (t *turn) background(ctx context.Context, call *bridge.Call, req request) {
+	req.cmd.Labels = map[string]string{jobLabel: req.title}
+	term, err := call.StartBackground(ctx, req.cmd)
+	if err != nil {
+		t.fail(ctx, call, req, err)
+		return
+	}
+	// A short command may have ended already. Nobody waited for it, so what is
+	// said is that it was started.
+	r := t.report(term.Info())
+	r.setExit(terminal.Running, terminal.Exit{})
+	r.DurationMS = 0
+	t.end(ctx, call, r, "running as "+r.ID, nil, fmt.Sprintf("%s is running as %s.\n", code(req.title), code(r.ID)))
+}
+
+// report is what is known of a command of the session.
+func (t *turn) report(info terminal.Info) Report {
+	p, terminalID := t.session.state.Presentation(info.ID)
+	return report(info, p, terminalID)
+}
+
+// jobs lists what bg started.
+func (t *turn) jobs(ctx context.Context, call *bridge.Call) {
+	j := JobsReport{Jobs: []JobReport{}}
+	var list strings.Builder
+	for _, term := range t.session.state.List() {
+		info := term.Info()
+		title, isJob := info.Command.Labels[jobLabel]
+		if !isJob {
+			continue
+		}
+		r := t.report(info)
+		j.Jobs = append(j.Jobs, JobReport{Report: r})
+		fmt.Fprintf(&list, "%s  %s\n", r.ID, strings.TrimSuffix(describe(title, r), ".\n"))
+	}
+	message := count(len(j.Jobs), "job") + ".\n"
+	j.fit()
+	t.end(ctx, call, j, jsonTail(list.String(), jobsTextBudget), nil, message)
+}
+
+// command returns a command of the session by its id.
+func (t *turn) command(id string) (terminal.Terminal, error) {
+	term, err := t.session.state.Get(id)
+	if err == nil {
+		return term, nil
+	}
+	if !errors.Is(err, terminal.ErrNotFound) {
+		return nil, err
+	}
+	var known []string
+	for _, term := range t.session.state.List() {
+		known = append(known, term.Info().ID)
+	}
+	if len(known) == 0 {
+		return nil, fmt.Errorf("no command %q in this session: none was started yet; bg starts one", id)
+	}
+	return nil, fmt.Errorf("no command %q in this session: there are %s", id, strings.Join(known, ", "))
+}
+
+// output reads a command's output.
+func (t *turn) output(ctx context.Context, call *bridge.Call, req request, term terminal.Terminal) {
+	out, err := term.ReadOutput(ctx, req.since, req.wait)
+	if err != nil {
+		t.failWith(ctx, call, req, t.report(out.Info), err)
+		return
+	}
+	r := ReadReport{Report: t.report(out.Info)}
+	out = page(ctx, term, req.since, out)
+	r.setOutput(out.Text, out.Truncated, outputTextBudget)
+	r.NextCursor, r.More = out.NextCursor, out.More
+	t.end(ctx, call, r, fenced(r.Output), nil, fmt.Sprintf("%s read, the next cursor is %d. %s",
+		count(len(r.Output), "byte"), r.NextCursor, describe(req.id, r.Report)))
+}
+
+// page shortens out to what fits into an update, so that the next read goes on
+// behind it. Where the cursor of that place cannot be told, out is returned as it
+// is, and the caller keeps its tail.
+func page(ctx context.Context, term terminal.Terminal, since int64, out terminal.Output) terminal.Output {
+	head := jsonHead(out.Text, outputTextBudget)
+	if len(head) == len(out.Text) {
+		return out
+	}
+	if i := strings.LastIndexByte(head, '\n'); i >= 0 {
+		head = head[:i+1]
+	}
+	// Cursors are opaque. That they count bytes is a guess, so it is checked:
+	// a read from there must give the rest.
+	rest := out.Text[len(head):]
+	cursor := out.NextCursor - int64(len(rest))
+	again, err := term.ReadOutput(ctx, cursor, 0)
+	if err != nil || again.Truncated || cursor <= since || !strings.HasPrefix(again.Text, rest) {
+		return out
+	}
+	out.Text, out.NextCursor, out.More = head, cursor, true
+	return out
+}
+
+// inputBound is how long input waits for a command that does not read.
+const inputBound = 5 * time.Second
+
+// input writes to a command.
+func (t *turn) input(ctx context.Context, call *bridge.Call, req request, term terminal.Terminal) {
+	ctx, cancel := context.WithTimeout(ctx, inputBound)
+	defer cancel()
+	n, err := term.WriteInput(ctx, req.text)
+	r := t.report(term.Info())
+	switch {
+	case errors.Is(err, terminal.ErrNoInput):
+		err = fmt.Errorf("%s takes no input: it was started without --input", req.id)
+	case errors.Is(err, terminal.ErrEnded):
+		err = fmt.Errorf("%s has ended and takes no input", req.id)
+	case errors.Is(err, context.DeadlineExceeded):
+		err = fmt.Errorf("%s does not read: %d of %s were taken in %v", req.id, n, count(len(req.text), "byte"), inputBound)
+	}
+	if err != nil {
+		t.failWith(ctx, call, req, r, err)
+		return
+	}
+	t.end(ctx, call, r, count(n, "byte")+" written", nil, fmt.Sprintf("%s took %s.\n", code(req.id), count(n, "byte")))
+}
+
+// wait waits for the end of a command and never ends it.
+func (t *turn) wait(ctx context.Context, call *bridge.Call, req request, term terminal.Terminal) {
+	bound, cancel := context.WithTimeout(ctx, req.wait)
+	defer cancel()
+	info, err := terminal.Wait(bound, term)
+	r := t.report(info)
+	if err != nil {
+		if ctx.Err() == nil {
+			err = fmt.Errorf("%s still runs after %v; the wait has ended, the command has not", req.id, req.wait)
+		}
+		t.failWith(ctx, call, req, r, err)
+		return
+	}
+	t.ended(ctx, call, req, term, r)
+}
+
+// kill ends a command. One that has ended stays as it is.
+func (t *turn) kill(ctx context.Context, call *bridge.Call, req request, term terminal.Terminal) {
+	info, err := t.session.state.Kill(req.id)
+	if err != nil {
+		t.failWith(ctx, call, req, t.report(info), err)
+		return
+	}
+	t.ended(ctx, call, req, term, t.report(info))
+}
+
+// ended ends a tool call about a command that has ended, with its output.
+func (t *turn) ended(ctx context.Context, call *bridge.Call, req request, term terminal.Terminal, r Report) {
+	output, truncated, err := readAll(ctx, term)
+	r.setOutput(output, truncated, outputTextBudget)
+	if r.Error == "" {
+		r.setError(err)
+	}
+	t.end(ctx, call, r, fenced(r.Output), nil, describe(req.id, r))
+}
+
+// failWith ends a tool call about a command that could not be done what was
+// asked.
+func (t *turn) failWith(ctx context.Context, call *bridge.Call, req request, r Report, err error) {
+	r.setError(err)
+	t.end(ctx, call, r, r.Error, err, fmt.Sprintf("%s: %s.\n", code(req.title), r.Error))
+}
+
+// readAll returns the output of an ended command, as much of its end as an
+// update can take.
+func readAll(ctx context.Context, term terminal.Terminal) (output string, truncated bool, err error) {
+	var cursor int64
+	for {
+		out, err := term.ReadOutput(ctx, cursor, 0)
+		if err != nil {
+			return output, truncated, err
+		}
+		truncated = truncated || out.Truncated
+		output += out.Text
+		// What Plain will shorten is worth keeping more of; a screen is not.
+		if short := text.Tail(output, 4*terminal.MaxText); len(short) < len(output) {
+			output, truncated = short, true
+		}
+		if !out.More {
+			return output, truncated, nil
+		}
+		cursor = out.NextCursor
+	}
+}

@@ -1,0 +1,150 @@
+// Acp-demo-agent is an ACP agent without a model: a prompt is command lines,
+// and each is one tool call. Point an editor at it to see what the editor does
+// with an agent's terminals.
+//
+//	acp-demo-agent [--policy prefer|require|local] [--log FILE]
+//	acp-demo-agent demo
+//
+// Without a command it speaks ACP on standard input and output, and exits when
+// its input ends. The demo is its own client and plays a short story on the
+// screen. See docs/demo-agent.md.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/termbridge/termbridge/bridge"
+	"github.com/termbridge/termbridge/cmd/acp-demo-agent/agent"
+)
+
+const usage = `usage: acp-demo-agent [flags]         speak ACP on standard input and output
+       acp-demo-agent demo            see an agent run commands, without an editor
+
+Flags:
+  --policy POLICY  where commands run:
+                     prefer   in the client's terminals if it has them (default)
+                     require  there or not at all
+                     local    in local terminals only
+  --log FILE       append what happens to FILE; without it, warnings go to stderr
+  --version        print the version
+  --help           print this
+
+The agent is for editors: name it in their settings (docs/demo-agent.md says
+how). Each line of a prompt is a command line such as "!go version"; the prompt
+"help" lists the others.
+`
+
+// Exit statuses.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+func main() { os.Exit(run(os.Args[1:])) }
+
+func run(args []string) int {
+	if len(args) > 0 && args[0] == "demo" {
+		return runDemo(args[1:])
+	}
+	var policy bridge.Policy = bridge.Prefer
+	fs := newFlags("acp-demo-agent")
+	fs.Func("policy", "", func(v string) error {
+		switch policy = bridge.Policy(v); policy {
+		case bridge.Prefer, bridge.Require, bridge.Local:
+			return nil
+		}
+		return errors.New("it is prefer, require or local")
+	})
+	logFile := fs.String("log", "", "")
+	version := fs.Bool("version", false, "")
+	if status, done := parse(fs, args, usage); done {
+		return status
+	}
+	if *version {
+		fmt.Printf("acp-demo-agent %s %s %s/%s\n", buildVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+		return exitOK
+	}
+	logger, closeLog, err := openLog(*logFile)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "acp-demo-agent: %v\n", err)
+		return exitUsage
+	}
+	defer closeLog()
+	if isTerminal(os.Stdin) {
+		fmt.Fprintln(os.Stderr, "acp-demo-agent: I speak ACP and wait for a client; for something to see, run: acp-demo-agent demo")
+	}
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // the second signal ends the process at once
+	// A write to a client that has gone is an error, not the end by SIGPIPE.
+	// Ignoring the signal would make every command inherit that.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+
+	err = agent.Serve(ctx, os.Stdin, os.Stdout, &agent.Options{Policy: policy, Version: buildVersion(), Logger: logger})
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "acp-demo-agent: %v\n", err)
+		if *logFile != "" {
+			logger.Error("ended", "err", err)
+		}
+		return exitFailed
+	}
+	return exitOK
+}
+
+// newFlags returns an empty set of flags that prints nothing by itself.
+func newFlags(name string) *flag.FlagSet {
+	fs := flag.NewFlagSet(name, flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	return fs
+}
+
+// parse parses flags, and reports that the program is done, and its status, if
+// they asked for help or are wrong.
+func parse(fs *flag.FlagSet, args []string, usage string) (status int, done bool) {
+	err := fs.Parse(args)
+	if err == nil && fs.NArg() > 0 {
+		err = fmt.Errorf("unknown argument %q", fs.Arg(0))
+	}
+	switch {
+	case err == nil:
+		return exitOK, false
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Print(usage)
+		return exitOK, true
+	}
+	fmt.Fprintf(os.Stderr, "%s: %v\n\n%s", fs.Name(), err, usage)
+	return exitUsage, true
+}
+
+// openLog returns the logger: everything to a file, or warnings to stderr.
+// Standard output is the protocol.
+func openLog(file string) (*slog.Logger, func() error, error) {
+	if file == "" {
+		h := slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})
+		return slog.New(h), func() error { return nil }, nil
+	}
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--log: %w", err)
+	}
+	return slog.New(slog.NewTextHandler(f, nil)), f.Close, nil
+}
+
+func buildVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
+}

@@ -1,0 +1,376 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/charmbracelet/x/ansi"
+	"github.com/coder/acp-go-sdk"
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/termbridge/termbridge/acphost"
+	"github.com/termbridge/termbridge/cmd/acp-demo-agent/agent"
+	"github.com/termbridge/termbridge/execenv"
+	"github.com/termbridge/termbridge/localterm"
+	"github.com/termbridge/termbridge/terminal"
+)
+
+// TestMain makes the test binary serve as acp-demo-agent, which is in the PATH.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"acp-demo-agent": main})
+}
+
+var update = flag.Bool("update", false, "update the scripts in testdata")
+
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 filepath.Join("testdata", "script"),
+		RequireExplicitExec: true,
+		UpdateScripts:       *update,
+	})
+}
+
+// A rig is an agent process with a client.
+type rig struct {
+	*testing.T
+	host    *acphost.Host
+	local   *execenv.Local
+	process execenv.Process
+	stdin   io.WriteCloser
+	stdout  io.ReadCloser
+	stderr  *lockedBuffer
+	conn    *acp.ClientSideConnection
+	id      acp.SessionId
+	dir     string
+	entry   string // in the environment of all that the agent starts
+}
+
+type rigOptions struct {
+	args     []string
+	env      map[string]string
+	terminal bool
+	wrap     func(acp.Client) acp.Client
+}
+
+// start starts the agent with a session.
+func start(t *testing.T, o rigOptions) *rig {
+	t.Helper()
+	r := &rig{T: t, dir: t.TempDir(), stderr: &lockedBuffer{}}
+	value := rand.Text()
+	r.entry = tokenName + "=" + value
+	r.local = execenv.NewLocal(nil)
+	manager := localterm.New(nil)
+	r.host = acphost.New(func(acp.SessionId) terminal.Manager { return manager }, &acphost.Options{TTY: true})
+	env := execenv.Env{}.InheritSafe().With(o.env).With(map[string]string{tokenName: value})
+	r.process = r.local.Command(context.Background(), execenv.Spec{
+		Path: "acp-demo-agent", Args: o.args, Env: env, Stderr: r.stderr, Group: true,
+	})
+	var err1, err2 error
+	r.stdin, err1 = r.process.StdinPipe()
+	r.stdout, err2 = r.process.StdoutPipe()
+	if err := errors.Join(err1, err2, r.process.Start()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		err := errors.Join(r.host.Close(), manager.Close(), r.local.Close())
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	var peer acp.Client = &client{Host: r.host}
+	if o.wrap != nil {
+		peer = o.wrap(peer)
+	}
+	r.conn = acp.NewClientSideConnection(peer, r.stdin, r.stdout)
+	r.conn.SetLogger(slog.New(slog.DiscardHandler))
+	_, err := r.conn.Initialize(t.Context(), acp.InitializeRequest{
+		ProtocolVersion:    acp.ProtocolVersionNumber,
+		ClientCapabilities: acp.ClientCapabilities{Terminal: o.terminal},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := r.conn.NewSession(t.Context(), acp.NewSessionRequest{Cwd: r.dir, McpServers: []acp.McpServer{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.id = s.SessionId
+	return r
+}
+
+// ask sends a prompt of one line and returns the rawOutput of its tool call.
+func (r *rig) ask(line string) (report agent.Report) {
+	r.Helper()
+	_, err := r.conn.Prompt(r.Context(), acp.PromptRequest{SessionId: r.id, Prompt: []acp.ContentBlock{acp.TextBlock(line)}})
+	if err != nil {
+		r.Fatalf("%s: %v", line, err)
+	}
+	cards := r.host.Cards(r.id)
+	b, err := json.Marshal(cards[len(cards)-1].RawOutput)
+	if err == nil {
+		err = json.Unmarshal(b, &report)
+	}
+	if err != nil {
+		r.Fatalf("%s: %v", line, err)
+	}
+	return report
+}
+
+// exits waits for the agent to exit, at most 5 s.
+func (r *rig) exits() terminal.Exit {
+	r.Helper()
+	type result struct {
+		exit terminal.Exit
+		err  error
+	}
+	exited := make(chan result, 1)
+	go func() {
+		err := r.process.Wait()
+		if err == nil {
+			exited <- result{exit: terminal.Exit{Code: new(0)}}
+		} else if exit, ok := errors.AsType[*execenv.ExitError](err); ok {
+			exited <- result{exit: exit.Exit}
+		} else {
+			exited <- result{err: err}
+		}
+	}()
+	select {
+	case got := <-exited:
+		if got.err != nil {
+			r.Fatal(got.err)
+		}
+		return got.exit
+	case <-time.After(5 * time.Second):
+		_ = r.process.Kill()
+		r.Fatalf("the agent did not exit within 5 s; stderr: %s", r.stderr)
+	}
+	panic("unreachable")
+}
+
+// processes returns the processes that the agent has started, and itself.
+func (r *rig) processes() []terminal.Proc {
+	r.Helper()
+	procs, err := processesWith(r.entry)
+	if errors.Is(err, errors.ErrUnsupported) {
+		r.Skip("skipped: processes cannot be counted on this system")
+	}
+	if err != nil {
+		r.Fatal(err)
+	}
+	return procs
+}
+
+// becomes waits until there are as many processes as want says.
+func (r *rig) becomes(what string, within time.Duration, want func(n int) bool) {
+	r.Helper()
+	deadline := time.Now().Add(within)
+	for {
+		procs := r.processes()
+		if want(len(procs)) {
+			return
+		}
+		if time.Now().After(deadline) {
+			r.Fatalf("%s: processes %v", what, procs)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// family starts commands that are hard to end, in the background and in the
+// foreground, and waits until they run.
+func (r *rig) family() {
+	r.Helper()
+	const line = `trap '' TERM HUP; sleep 300 & nohup sleep 300 >/dev/null 2>&1 & (setsid sleep 300 &); sleep 300`
+	report := r.ask("bg -- " + line)
+	if report.Outcome != terminal.Running {
+		r.Fatalf("bg: %+v", report)
+	}
+	go func() { // ends with the agent
+		_, _ = r.conn.Prompt(context.Background(), acp.PromptRequest{SessionId: r.id, Prompt: []acp.ContentBlock{acp.TextBlock("!" + line)}})
+	}()
+	// The agent, and twice a shell and four sleeps.
+	r.becomes("the commands do not all run", 10*time.Second, func(n int) bool { return n >= 11 })
+}
+
+func wantCode(t *testing.T, exit terminal.Exit, code int, stderr fmt.Stringer) {
+	t.Helper()
+	if exit.Code == nil || *exit.Code != code {
+		t.Errorf("the agent ended with %s, want exit code %d; stderr: %s", exit, code, stderr)
+	}
+}
+
+// A lockedBuffer is a bytes.Buffer for a writer on another goroutine.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+func TestEndOfInputLeavesNothing(t *testing.T) {
+	r := start(t, rigOptions{})
+	r.family()
+	r.stdin.Close()
+	wantCode(t, r.exits(), exitOK, r.stderr)
+	if left := r.processes(); len(left) > 0 {
+		t.Errorf("left after the exit: %v", left)
+	}
+	if s := r.stderr.String(); s != "" {
+		t.Errorf("stderr: %s", s)
+	}
+}
+
+func TestTerminationLeavesNothing(t *testing.T) {
+	for _, delegate := range []bool{false, true} {
+		t.Run(fmt.Sprintf("terminal=%v", delegate), func(t *testing.T) {
+			r := start(t, rigOptions{terminal: delegate})
+			if delegate {
+				r.ask("bg -- sleep 300")
+				if n := len(r.host.Unreleased(r.id)); n != 1 {
+					t.Fatalf("%d terminals in the client", n)
+				}
+			} else {
+				r.family()
+			}
+			if err := r.process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			wantCode(t, r.exits(), exitOK, r.stderr)
+			if left := r.processes(); len(left) > 0 {
+				t.Errorf("left after the exit: %v", left)
+			}
+			if ids := r.host.Unreleased(r.id); len(ids) > 0 {
+				t.Errorf("not released: %v", ids)
+			}
+		})
+	}
+}
+
+func TestKilledAgentLeavesNothing(t *testing.T) {
+	r := start(t, rigOptions{})
+	r.family()
+	if err := r.process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	r.becomes("left after SIGKILL", 5*time.Second, func(n int) bool { return n == 0 })
+	r.exits()
+}
+
+func TestBrokenOutput(t *testing.T) {
+	r := start(t, rigOptions{})
+	r.ask("bg -- sleep 300")
+	r.stdout.Close() // and stdin stays open
+	_, _ = io.WriteString(r.stdin, `{"jsonrpc":"2.0","id":99,"method":"session/list","params":{}}`+"\n")
+	wantCode(t, r.exits(), exitFailed, r.stderr)
+	if left := r.processes(); len(left) > 0 {
+		t.Errorf("left after the exit: %v", left)
+	}
+	if s := r.stderr.String(); !strings.Contains(s, "the client stopped listening") {
+		t.Errorf("stderr: %s", s)
+	}
+}
+
+func TestSecretsStayWithTheAgent(t *testing.T) {
+	r := start(t, rigOptions{env: map[string]string{"OPENAI_API_KEY": "sk-1", "other_api_key": "sk-2", "PLAIN": "visible"}})
+	report := r.ask("!env")
+	if report.Outcome != terminal.Exited || !strings.Contains(report.Output, "PLAIN=visible") {
+		t.Fatalf("env: %+v", report)
+	}
+	if strings.Contains(report.Output, "sk-1") || strings.Contains(report.Output, "sk-2") {
+		t.Errorf("a secret reached a command:\n%s", report.Output)
+	}
+	if report := r.ask("run --env OPENAI_API_KEY=sk-3 -- env"); !strings.Contains(report.Output, "OPENAI_API_KEY=sk-3") {
+		t.Errorf("what was asked for did not reach the command:\n%s", report.Output)
+	}
+	r.stdin.Close()
+	wantCode(t, r.exits(), exitOK, r.stderr)
+}
+
+// refusing is a client whose user allows no terminal.
+type refusing struct{ acp.Client }
+
+func (refusing) CreateTerminal(context.Context, acp.CreateTerminalRequest) (acp.CreateTerminalResponse, error) {
+	return acp.CreateTerminalResponse{}, &acp.RequestError{Code: -32603, Message: "the user said no"}
+}
+
+func TestRefusedCreateRunsNothing(t *testing.T) {
+	r := start(t, rigOptions{terminal: true, wrap: func(c acp.Client) acp.Client { return refusing{c} }})
+	marker := filepath.Join(r.dir, "marker")
+	for _, line := range []string{"!touch marker", "bg -- touch marker"} {
+		report := r.ask(line)
+		if report.Outcome != terminal.Failed || !strings.Contains(report.Error, "the user said no") {
+			t.Errorf("%s: %+v", line, report)
+		}
+	}
+	if _, err := os.Stat(marker); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the command ran: %v", err)
+	}
+	// The same command runs where it may, so the marker means something.
+	if report := r.ask("run --input -- touch marker"); report.Outcome != terminal.Exited {
+		t.Errorf("locally: %+v", report)
+	}
+	if _, err := os.Stat(marker); err != nil {
+		t.Error(err)
+	}
+	r.stdin.Close()
+	wantCode(t, r.exits(), exitOK, r.stderr)
+}
+
+// A terminal gets colours unless NO_COLOR says no, and lines that fit 80
+// columns.
+func TestDemoOnATerminal(t *testing.T) {
+	for _, noColor := range []bool{false, true} {
+		t.Run(fmt.Sprintf("NO_COLOR=%v", noColor), func(t *testing.T) {
+			t.Parallel()
+			manager := localterm.New(nil)
+			defer manager.Close()
+			cmd := terminal.Command{Args: []string{"acp-demo-agent", "demo"}, TTY: true}
+			if noColor {
+				cmd.Env = map[string]string{"NO_COLOR": "1"}
+			}
+			term, err := manager.Start(t.Context(), cmd)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var out strings.Builder
+			if _, err := terminal.Copy(t.Context(), &out, term, 0); err != nil {
+				t.Fatal(err)
+			}
+			if info := term.Info(); !info.Exit.Success() {
+				t.Errorf("the demo ended with %s:\n%s", info.Exit, &out)
+			}
+			if colours := strings.Contains(out.String(), "\x1b["); colours == noColor {
+				t.Errorf("colours: %v", colours)
+			}
+			for line := range strings.Lines(ansi.Strip(out.String())) {
+				if n := utf8.RuneCountInString(strings.TrimRight(line, "\r\n")); n > 80 {
+					t.Errorf("%d columns: %s", n, line)
+				}
+			}
+		})
+	}
+}
