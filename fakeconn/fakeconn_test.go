@@ -411,16 +411,10 @@ func FuzzLines(f *testing.F) {
 	f.Add(`{"jsonrpc":"2.0","id":1,"method":"terminal/release","params":{"sessionId":"s","terminalId":null}}`)
 	f.Add(`{"id":{},"result":null}`)
 	f.Add(`null`)
-	f.Fuzz(func(t *testing.T, line string) {
-		c := fakeconn.New(&fakeconn.Options{Display: true})
-		c.Inject(fakeconn.Fault{Twice: true, Edit: fakeconn.Set("params.sessionId", "t")})
-		c.Feed(fakeconn.Agent, line)
-		c.Feed(fakeconn.Editor, line)
-		c.Transcript()
-		if err := c.Close(); err != nil {
-			if _, ok := errors.AsType[*fakeconn.GoroutineError](err); ok {
-				t.Error(err)
-			}
-		}
+	f.Fuzz(func(t *testing.T, lines string) {
+		fakeconn.Judge(lines, fakeconn.Fault{Method: "terminal/kill"})
+		fakeconn.Judge(lines, fakeconn.Fault{Twice: true, Edit: fakeconn.Set("result.terminalId", "y")})
+		fakeconn.Judge(lines, fakeconn.Fault{Error: &acp.RequestError{Code: -1}})
+		fakeconn.Judge(lines, fakeconn.Fault{Reply: true, N: 1, Edit: fakeconn.Cut})
 	})
 }

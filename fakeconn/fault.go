@@ -287,14 +287,15 @@ func (f *filter) finish(l *Line, acting []*Injected, delay time.Duration, until 
 		case i.Drop:
 			return
 		case i.Error != nil || i.Result != nil:
-			reply := answer(l.ID, i.Error, i.Result)
-			if l.Kind != Reply {
-				if l.Kind == Request {
-					f.make(l.From.other(), reply)
-				}
+			switch l.Kind {
+			case Reply:
+				raw = answer(l.ID, i.Error, i.Result)
+			case Request:
+				f.make(l.From.other(), answer(l.ID, i.Error, i.Result))
 				return // the peer never sees it
+			default:
+				return // nobody waits for an answer to a notification
 			}
-			raw = reply
 		}
 		if i.Edit != nil {
 			raw = i.Edit(raw)

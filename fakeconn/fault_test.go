@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coder/acp-go-sdk"
@@ -113,6 +114,7 @@ func TestAHeldLineIsOvertaken(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			synctest.Wait() // until it is printed
 			held := make(chan struct{})
 			c.Inject(fakeconn.Fault{Method: "terminal/output", Reply: true, N: 1, Until: held, InOrder: inOrder})
 			done := make(chan result)
