@@ -54,41 +54,31 @@ func (o *output) add(r io.Reader, name terminal.Stream) {
 	o.open.Add(1)
 }
 
-// Read buffers: a terminal rarely has more ready than the one, and a pipe holds
-// the other.
-const (
-	ttyRead  = 8 << 10
-	pipeRead = 64 << 10
-)
-
-var (
-	ttyBuffers  = sync.Pool{New: func() any { return new([ttyRead]byte) }}
-	pipeBuffers = sync.Pool{New: func() any { return new([pipeRead]byte) }}
-)
-
 // ingest reads s to its end. The executor ends the read when the process's
 // resources are released.
 func (o *output) ingest(s stream) {
-	var p []byte
-	if s.name == "" {
-		b := ttyBuffers.Get().(*[ttyRead]byte)
-		defer ttyBuffers.Put(b)
-		p = b[:]
-	} else {
-		b := pipeBuffers.Get().(*[pipeRead]byte)
-		defer pipeBuffers.Put(b)
-		p = b[:]
+	// An executor's own WriteTo holds a buffer only while there is something
+	// to read.
+	_, err := io.Copy(keeper{o, s.name}, s.Reader)
+	o.mu.Lock()
+	if o.failed == nil && !errors.Is(err, os.ErrClosed) {
+		o.failed = err
 	}
-	for {
-		n, err := s.Read(p)
-		if n > 0 {
-			o.write(s.name, p[:n])
-		}
-		if err != nil {
-			o.ended(err)
-			return
-		}
+	o.mu.Unlock()
+	if o.open.Add(-1) == 0 {
+		close(o.eof)
 	}
+}
+
+// A keeper keeps what is written of one stream.
+type keeper struct {
+	out  *output
+	name terminal.Stream
+}
+
+func (k keeper) Write(p []byte) (int, error) {
+	k.out.write(k.name, p)
+	return len(p), nil
 }
 
 // write keeps p.
@@ -105,18 +95,6 @@ func (o *output) write(stream terminal.Stream, p []byte) {
 		o.marks.add(stream, o.buf)
 	}
 	o.buf.Write(p)
-}
-
-// ended is called at the end of a stream.
-func (o *output) ended(err error) {
-	o.mu.Lock()
-	if o.failed == nil && !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrClosed) {
-		o.failed = fmt.Errorf("output was lost: %w", err)
-	}
-	o.mu.Unlock()
-	if o.open.Add(-1) == 0 {
-		close(o.eof)
-	}
 }
 
 // first returns when the first output came.
@@ -158,7 +136,10 @@ func (o *output) close() error {
 	defer o.mu.Unlock()
 	o.closed = true
 	o.buf.Close()
-	return o.failed
+	if o.failed != nil {
+		return fmt.Errorf("output was lost: %w", o.failed)
+	}
+	return nil
 }
 
 // waitStream is [tail.Buffer.Wait] for one stream.

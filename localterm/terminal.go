@@ -283,9 +283,9 @@ func (t *term) Resize(size terminal.Size) error {
 		return nil
 	}
 	if size.IsZero() {
-		size = terminal.DefaultSize
+		return fmt.Errorf("localterm: resize: %w: no size", terminal.ErrBadCommand)
 	}
-	if err := (terminal.Command{Line: "x", Size: size}).Check(); err != nil {
+	if err := (terminal.Command{Line: ":", Size: size}).Check(); err != nil {
 		return fmt.Errorf("localterm: resize: %w", err)
 	}
 	if err := t.tty.Resize(size); err != nil && !isClosed(t.sess.Exited()) {
