@@ -157,7 +157,7 @@ func (d *demo) play(ctx context.Context, s scene) (err error) {
 	if err := errors.Join(err1, err2, child.Start()); err != nil {
 		return err
 	}
-	conn := acp.NewClientSideConnection(c, stdin, stdout)
+	conn := acp.NewClientSideConnection(c, stdin, c.Reader(stdout))
 	conn.SetLogger(slog.New(slog.DiscardHandler))
 	p := &player{demo: d, scene: s, client: c, conn: conn}
 	err = p.session(ctx)

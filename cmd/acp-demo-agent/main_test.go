@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -51,7 +52,7 @@ type rig struct {
 	local   *execenv.Local
 	process execenv.Process
 	stdin   io.WriteCloser
-	stdout  io.ReadCloser
+	stdout  *stallReader
 	stderr  *lockedBuffer
 	conn    *acp.ClientSideConnection
 	id      acp.SessionId
@@ -81,7 +82,9 @@ func start(t *testing.T, o rigOptions) *rig {
 	})
 	var err1, err2 error
 	r.stdin, err1 = r.process.StdinPipe()
-	r.stdout, err2 = r.process.StdoutPipe()
+	r.stdout = &stallReader{free: make(chan struct{})}
+	close(r.stdout.free)
+	r.stdout.ReadCloser, err2 = r.process.StdoutPipe()
 	if err := errors.Join(err1, err2, r.process.Start()); err != nil {
 		t.Fatal(err)
 	}
@@ -213,6 +216,40 @@ func wantCode(t *testing.T, exit terminal.Exit, code int, stderr fmt.Stringer) {
 	}
 }
 
+// sees reports whether some tool call shows text.
+func (r *rig) sees(text string) bool {
+	return slices.ContainsFunc(r.host.Cards(r.id), func(c acphost.Card) bool {
+		return strings.Contains(c.Visible(), text)
+	})
+}
+
+// A stallReader is a reader that can be made to read no more.
+type stallReader struct {
+	io.ReadCloser
+	mu   sync.Mutex
+	free chan struct{} // closed unless stalled
+}
+
+func (r *stallReader) stall() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.free = make(chan struct{})
+}
+
+func (r *stallReader) resume() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	close(r.free)
+}
+
+func (r *stallReader) Read(p []byte) (int, error) {
+	r.mu.Lock()
+	free := r.free
+	r.mu.Unlock()
+	<-free
+	return r.ReadCloser.Read(p)
+}
+
 // A lockedBuffer is a bytes.Buffer for a writer on another goroutine.
 type lockedBuffer struct {
 	mu sync.Mutex
@@ -231,24 +268,12 @@ func (b *lockedBuffer) String() string {
 	return b.b.String()
 }
 
-func TestEndOfInputLeavesNothing(t *testing.T) {
-	r := start(t, rigOptions{})
-	r.family()
-	r.stdin.Close()
-	wantCode(t, r.exits(), exitOK, r.stderr)
-	if left := r.processes(); len(left) > 0 {
-		t.Errorf("left after the exit: %v", left)
-	}
-	if s := r.stderr.String(); s != "" {
-		t.Errorf("stderr: %s", s)
-	}
-}
-
-func TestTerminationLeavesNothing(t *testing.T) {
-	for _, delegate := range []bool{false, true} {
-		t.Run(fmt.Sprintf("terminal=%v", delegate), func(t *testing.T) {
-			r := start(t, rigOptions{terminal: delegate})
-			if delegate {
+// Both routes: commands of the agent, and terminals of the client.
+func routes(t *testing.T, f func(t *testing.T, r *rig, delegated bool)) {
+	for _, delegated := range []bool{false, true} {
+		t.Run(fmt.Sprintf("terminal=%v", delegated), func(t *testing.T) {
+			r := start(t, rigOptions{terminal: delegated})
+			if delegated {
 				r.ask("bg -- sleep 300")
 				if n := len(r.host.Unreleased(r.id)); n != 1 {
 					t.Fatalf("%d terminals in the client", n)
@@ -256,17 +281,75 @@ func TestTerminationLeavesNothing(t *testing.T) {
 			} else {
 				r.family()
 			}
-			if err := r.process.Signal(syscall.SIGTERM); err != nil {
-				t.Fatal(err)
-			}
-			wantCode(t, r.exits(), exitOK, r.stderr)
-			if left := r.processes(); len(left) > 0 {
-				t.Errorf("left after the exit: %v", left)
-			}
-			if ids := r.host.Unreleased(r.id); len(ids) > 0 {
-				t.Errorf("not released: %v", ids)
-			}
+			f(t, r, delegated)
 		})
+	}
+}
+
+func TestEndOfInputLeavesNothing(t *testing.T) {
+	routes(t, func(t *testing.T, r *rig, _ bool) {
+		r.stdin.Close()
+		wantCode(t, r.exits(), exitOK, r.stderr)
+		if left := r.processes(); len(left) > 0 {
+			t.Errorf("left after the exit: %v", left)
+		}
+		if s := r.stderr.String(); s != "" {
+			t.Errorf("stderr: %s", s)
+		}
+	})
+}
+
+func TestTerminationLeavesNothing(t *testing.T) {
+	routes(t, func(t *testing.T, r *rig, delegated bool) {
+		answer := make(chan acp.StopReason, 1)
+		go func() {
+			resp, _ := r.conn.Prompt(context.Background(), acp.PromptRequest{
+				SessionId: r.id, Prompt: []acp.ContentBlock{acp.TextBlock("!echo begun; sleep 300")},
+			})
+			answer <- resp.StopReason
+		}()
+		for deadline := time.Now().Add(10 * time.Second); !r.sees("begun"); time.Sleep(20 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal("the prompt's command does not run")
+			}
+		}
+		if err := r.process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-answer; got != acp.StopReasonCancelled {
+			t.Errorf("the open prompt was answered %q", got)
+		}
+		wantCode(t, r.exits(), exitOK, r.stderr)
+		if left := r.processes(); len(left) > 0 {
+			t.Errorf("left after the exit: %v", left)
+		}
+		if ids := r.host.Unreleased(r.id); len(ids) > 0 {
+			t.Errorf("not released: %v", ids)
+		}
+	})
+}
+
+// A client that does not read keeps the agent from nothing.
+func TestStalledOutput(t *testing.T) {
+	r := start(t, rigOptions{})
+	go func() { // ends with the agent
+		_, _ = r.conn.Prompt(context.Background(), acp.PromptRequest{
+			SessionId: r.id, Prompt: []acp.ContentBlock{acp.TextBlock("parallel\n!yes\n!yes\n!yes")},
+		})
+	}()
+	r.becomes("the commands do not all run", 10*time.Second, func(n int) bool { return n >= 4 })
+	r.stdout.stall()
+	defer r.stdout.resume() // for the goroutine of the connection
+	for range 2000 {        // answers fill the pipe, whose reader has stopped
+		_, err := io.WriteString(r.stdin, `{"jsonrpc":"2.0","id":"x","method":"session/list","params":{}}`+"\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.stdin.Close()
+	wantCode(t, r.exits(), exitOK, r.stderr)
+	if left := r.processes(); len(left) > 0 {
+		t.Errorf("left after the exit: %v", left)
 	}
 }
 

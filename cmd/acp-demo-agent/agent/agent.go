@@ -122,17 +122,19 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, o *Options) error {
 	a.Connect(conn)
 	close(ready.open)
 
-	var broken error
 	select {
 	case <-conn.Done():
 		// The commands are ending already. What was asked just before the end
-		// gets its answer; the SDK does not tell when it was written.
+		// gets its answer first; the SDK does not tell when that is written.
 		w.settle()
-	case <-ctx.Done():
+		return a.Close()
 	case <-w.broken:
-		broken = fmt.Errorf("the client stopped listening: %w", w.err)
+		return errors.Join(fmt.Errorf("the client stopped listening: %w", w.err), a.Close())
+	case <-ctx.Done():
+		err := a.Close()
+		w.settle() // the answers to the turns that this has cancelled
+		return err
 	}
-	return errors.Join(broken, a.Close())
 }
 
 // A gate holds reads back until it is open: the SDK reads from the moment that

@@ -338,6 +338,11 @@ func TestBackground(t *testing.T) {
 		_, r = f.one("output " + id)
 		check(f.T, "output of an ended command", r.Output, "line 1\nline 2\nline 3\n")
 
+		_, r = f.one("bg --timeout 5 -- lines 100 2s")
+		_, r = f.one("wait " + r.ID)
+		check(f.T, "timeout in the background: outcome", r.Outcome, terminal.TimedOut)
+		check(f.T, "timeout in the background: output", r.Output, "line 1\nline 2\nline 3\n")
+
 		_, r = f.one("bg -- sleep 1h")
 		card, r = f.one("kill " + r.ID)
 		check(f.T, "kill: status", card.Status, acp.ToolCallStatusCompleted)
@@ -595,6 +600,48 @@ func TestSessions(t *testing.T) {
 	})
 }
 
+func TestCloseEndsATurn(t *testing.T) {
+	eachKind(t, func(f *fixture, _ bridge.Presentation) {
+		answer := make(chan acp.StopReason, 1)
+		go func() {
+			resp, err := f.Prompt(f.Context(), f.id, "!sleep 100h\n!echo never")
+			if err != nil {
+				f.Error(err)
+			}
+			answer <- resp.StopReason
+		}()
+		time.Sleep(time.Second)
+		if err := f.CloseSession(f.Context(), f.id); err != nil {
+			f.Error(err)
+		}
+		check(f.T, "stop reason", <-answer, acp.StopReasonCancelled)
+		check(f.T, "starts of what came behind", f.starts("echo"), 0)
+	})
+}
+
+func TestNonsenseFromTheClient(t *testing.T) {
+	for name, reply := range map[string]any{
+		"null":        json.RawMessage("null"),
+		"an empty id": map[string]any{"terminalId": ""},
+		"a number":    7,
+	} {
+		t.Run(name, func(t *testing.T) {
+			with(t, kinds[0], nil, func(f *fixture) {
+				f.Inject(fakeconn.Fault{Method: acp.ClientMethodTerminalCreate, Result: reply})
+				card, r := f.one("!echo x")
+				check(f.T, "status", card.Status, acp.ToolCallStatusFailed)
+				check(f.T, "outcome", r.Outcome, terminal.Failed)
+				if r.Error == "" {
+					f.Error("no error says what was wrong")
+				}
+				check(f.T, "starts", f.starts("echo"), 0)
+				card, _ = f.one("help")
+				check(f.T, "the agent goes on", card.Status, acp.ToolCallStatusCompleted)
+			})
+		})
+	}
+}
+
 func wantError(t *testing.T, what string, err error, code int, text string) {
 	t.Helper()
 	re, ok := errors.AsType[*acp.RequestError](err)
@@ -665,12 +712,10 @@ func TestInitialize(t *testing.T) {
 func TestLongOutput(t *testing.T) {
 	print := func(text string) memterm.Program {
 		return func(p *memterm.Process) terminal.Exit {
-			for range (48 << 10) / len(text) {
-				if _, err := p.Stdout.Write([]byte(text)); err != nil {
-					return p.Death()
-				}
+			text := strings.Repeat(text, (48<<10)/len(text)) + "the end"
+			if _, err := p.Stdout.Write([]byte(text)); err != nil {
+				return p.Death()
 			}
-			p.Stdout.Write([]byte("the end"))
 			return memterm.Code(0)
 		}
 	}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/termbridge/termbridge/bridge"
 	"github.com/termbridge/termbridge/terminal"
-	"github.com/termbridge/termbridge/view"
 )
 
 // A Report is the rawOutput of a tool call about one command: run, bg, output,
@@ -77,12 +76,11 @@ func (r *Report) setExit(outcome terminal.Outcome, exit terminal.Exit) {
 	}
 }
 
-// setOutput makes text the output: plain, and cut to its tail so that its JSON
-// takes at most budget bytes.
-func (r *Report) setOutput(text string, truncated bool, budget int) {
-	text = view.Plain(text)
-	r.Output = jsonTail(text, budget)
-	r.Truncated = truncated || len(r.Output) < len(text)
+// setOutput makes plain the output, cut to its tail so that its JSON takes at
+// most budget bytes.
+func (r *Report) setOutput(plain string, truncated bool, budget int) {
+	r.Output = jsonTail(plain, budget)
+	r.Truncated = truncated || len(r.Output) < len(plain)
 }
 
 // setError makes err the error, if it is one.

@@ -12,8 +12,8 @@ import (
 	"github.com/coder/acp-go-sdk"
 
 	"github.com/termbridge/termbridge/bridge"
-	"github.com/termbridge/termbridge/internal/text"
 	"github.com/termbridge/termbridge/terminal"
+	"github.com/termbridge/termbridge/view"
 )
 
 // A turn is one prompt at work.
@@ -226,7 +226,7 @@ func (t *turn) jobs(ctx context.Context, call *bridge.Call) {
 		}
 		r := t.report(info)
 		j.Jobs = append(j.Jobs, JobReport{Report: r})
-		fmt.Fprintf(&list, "%s  %s\n", r.ID, strings.TrimSuffix(describe(title, r), ".\n"))
+		fmt.Fprintf(&list, "- %s: %s", code(r.ID), describe(title, r))
 	}
 	message := count(len(j.Jobs), "job") + ".\n"
 	j.fit()
@@ -261,7 +261,7 @@ func (t *turn) output(ctx context.Context, call *bridge.Call, req request, term 
 	}
 	r := ReadReport{Report: t.report(out.Info)}
 	out = page(ctx, term, req.since, out)
-	r.setOutput(out.Text, out.Truncated, outputTextBudget)
+	r.setOutput(view.Plain(out.Text), out.Truncated, outputTextBudget)
 	r.NextCursor, r.More = out.NextCursor, out.More
 	t.end(ctx, call, r, fenced(r.Output), nil, fmt.Sprintf("%s read, the next cursor is %d. %s",
 		count(len(r.Output), "byte"), r.NextCursor, describe(req.id, r.Report)))
@@ -295,16 +295,16 @@ const inputBound = 5 * time.Second
 
 // input writes to a command.
 func (t *turn) input(ctx context.Context, call *bridge.Call, req request, term terminal.Terminal) {
-	ctx, cancel := context.WithTimeout(ctx, inputBound)
+	bound, cancel := context.WithTimeout(ctx, inputBound)
 	defer cancel()
-	n, err := term.WriteInput(ctx, req.text)
+	n, err := term.WriteInput(bound, req.text)
 	r := t.report(term.Info())
 	switch {
 	case errors.Is(err, terminal.ErrNoInput):
 		err = fmt.Errorf("%s takes no input: it was started without --input", req.id)
 	case errors.Is(err, terminal.ErrEnded):
 		err = fmt.Errorf("%s has ended and takes no input", req.id)
-	case errors.Is(err, context.DeadlineExceeded):
+	case err != nil && bound.Err() != nil:
 		err = fmt.Errorf("%s does not read: %d of %s were taken in %v", req.id, n, count(len(req.text), "byte"), inputBound)
 	}
 	if err != nil {
@@ -321,10 +321,7 @@ func (t *turn) wait(ctx context.Context, call *bridge.Call, req request, term te
 	info, err := terminal.Wait(bound, term)
 	r := t.report(info)
 	if err != nil {
-		if ctx.Err() == nil {
-			err = fmt.Errorf("%s still runs after %v; the wait has ended, the command has not", req.id, req.wait)
-		}
-		t.failWith(ctx, call, req, r, err)
+		t.failWith(ctx, call, req, r, fmt.Errorf("%s still runs after %v; the wait has ended, the command has not", req.id, req.wait))
 		return
 	}
 	t.ended(ctx, call, req, term, r)
@@ -353,28 +350,23 @@ func (t *turn) ended(ctx context.Context, call *bridge.Call, req request, term t
 // failWith ends a tool call about a command that could not be done what was
 // asked.
 func (t *turn) failWith(ctx context.Context, call *bridge.Call, req request, r Report, err error) {
+	if ctx.Err() != nil {
+		err = errors.New("the turn was cancelled")
+	}
 	r.setError(err)
 	t.end(ctx, call, r, r.Error, err, fmt.Sprintf("%s: %s.\n", code(req.title), r.Error))
 }
 
-// readAll returns the output of an ended command, as much of its end as an
-// update can take.
+// readAll returns the output of an ended command as plain text, its tail if it
+// is far longer than an update can be.
 func readAll(ctx context.Context, term terminal.Terminal) (output string, truncated bool, err error) {
-	var cursor int64
-	for {
-		out, err := term.ReadOutput(ctx, cursor, 0)
+	plain := view.Plainer{Max: 2 * terminal.MaxUpdateLine}
+	for out, err := range terminal.Follow(ctx, term, 0) {
 		if err != nil {
-			return output, truncated, err
+			return plain.String(), truncated, err
 		}
 		truncated = truncated || out.Truncated
-		output += out.Text
-		// What Plain will shorten is worth keeping more of; a screen is not.
-		if short := text.Tail(output, 4*terminal.MaxText); len(short) < len(output) {
-			output, truncated = short, true
-		}
-		if !out.More {
-			return output, truncated, nil
-		}
-		cursor = out.NextCursor
+		_, _ = plain.Write([]byte(out.Text))
 	}
+	return plain.String(), truncated, nil
 }
