@@ -418,11 +418,15 @@ func edit(path string, f func(m map[string]any, name string)) func(string) strin
 // Cut is an Edit that leaves half of a line: no JSON.
 func Cut(raw string) string { return raw[:len(raw)/2] }
 
-// Pad returns an Edit that makes a reply at least n bytes long, by a member
-// of its result's _meta that means nothing. The SDK closes a connection on
-// which a line of 10 MiB comes.
+// Pad returns an Edit that makes a line n bytes long, by a last member that
+// means nothing. The SDK closes a connection on which a line of 10 MiB comes.
 func Pad(n int) func(string) string {
 	return func(raw string) string {
-		return Set("result._meta", map[string]any{"pad": strings.Repeat("x", max(0, n-len(raw)))})(raw)
+		object, ok := strings.CutSuffix(raw, "}")
+		const member = `,"_pad":"`
+		if fill := n - len(raw) - len(member) - 1; ok && fill > 0 {
+			return object + member + strings.Repeat("x", fill) + `"}`
+		}
+		return raw
 	}
 }

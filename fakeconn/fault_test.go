@@ -269,6 +269,9 @@ func FuzzEdit(f *testing.F) {
 		got := fakeconn.Set(path, "v")(line)
 		fakeconn.Remove(path)(got)
 		fakeconn.Cut(line)
+		if n := len(line) + 100; len(fakeconn.Pad(n)(line)) != n && strings.HasSuffix(line, "}") {
+			t.Errorf("Pad did not make %q %d bytes long", line, n)
+		}
 		var m map[string]any
 		if json.Unmarshal([]byte(line), &m) == nil && m != nil && !json.Valid([]byte(got)) {
 			t.Errorf("Set(%q) made %q of %q", path, got, line)
