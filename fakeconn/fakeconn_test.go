@@ -2,6 +2,7 @@ package fakeconn_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -416,5 +417,86 @@ func FuzzLines(f *testing.F) {
 		fakeconn.Judge(lines, fakeconn.Fault{Twice: true, Edit: fakeconn.Set("result.terminalId", "y")})
 		fakeconn.Judge(lines, fakeconn.Fault{Error: &acp.RequestError{Code: -1}})
 		fakeconn.Judge(lines, fakeconn.Fault{Reply: true, N: 1, Edit: fakeconn.Cut})
+	})
+}
+
+// The agent of a Client without one, and the client, know what they have.
+func TestTheIdleAgent(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		ctx := t.Context()
+		c := fakeconn.New(nil)
+		var ids []acp.SessionId
+		for range 2 {
+			id, err := c.NewSession(ctx, "/work")
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, id)
+			if resp, err := c.Prompt(ctx, id, "hello"); err != nil || resp.StopReason != acp.StopReasonEndTurn {
+				t.Errorf("Prompt returned %v, %v", resp, err)
+			}
+			if err := c.Cancel(ctx, id); err != nil {
+				t.Error(err)
+			}
+			if err := c.CloseSession(ctx, id); err != nil {
+				t.Error(err)
+			}
+		}
+		if ids[0] == ids[1] {
+			t.Errorf("two sessions are %s", ids[0])
+		}
+		if n := c.Count("initialize"); n != 1 {
+			t.Errorf("initialize was sent %d times", n)
+		}
+		var errs []error
+		unknown := func(_ any, err error) { errs = append(errs, err) }
+		unknown(c.Peer().Authenticate(ctx, acp.AuthenticateRequest{MethodId: "m"}))
+		unknown(c.Peer().ListSessions(ctx, acp.ListSessionsRequest{}))
+		unknown(c.Peer().LoadSession(ctx, acp.LoadSessionRequest{SessionId: "s", Cwd: "/", McpServers: []acp.McpServer{}}))
+		unknown(c.Peer().ResumeSession(ctx, acp.ResumeSessionRequest{SessionId: "s", Cwd: "/"}))
+		unknown(c.Peer().SetSessionMode(ctx, acp.SetSessionModeRequest{SessionId: "s", ModeId: "m"}))
+		unknown(c.Peer().CallExtension(ctx, "_x", nil))
+		unknown(c.Conn().ReadTextFile(ctx, acp.ReadTextFileRequest{SessionId: "s", Path: "/x"}))
+		unknown(c.Conn().WriteTextFile(ctx, acp.WriteTextFileRequest{SessionId: "s", Path: "/x", Content: "x"}))
+		for i, err := range errs {
+			if re, ok := errors.AsType[*acp.RequestError](err); !ok || re.Code != -32601 {
+				t.Errorf("request %d returned %v, want method not found", i, err)
+			}
+		}
+		if got := c.Card("nope"); got.ID != "" {
+			t.Errorf("a card that was never announced is %+v", got)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		if _, err := c.NewSession(ctx, "/work"); err == nil {
+			t.Error("a closed Client opened a session")
+		}
+	})
+}
+
+// A full agent may have more methods than the SDK asks for.
+type loader struct{ agent }
+
+func (*loader) LoadSession(context.Context, acp.LoadSessionRequest) (acp.LoadSessionResponse, error) {
+	return acp.LoadSessionResponse{}, nil
+}
+
+func (*loader) HandleExtensionMethod(_ context.Context, method string, _ json.RawMessage) (any, error) {
+	return method, nil
+}
+
+func TestOptionalMethodsOfTheAgent(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := fakeconn.New(&fakeconn.Options{Agent: func(*acp.AgentSideConnection) acp.Agent { return &loader{} }})
+		if _, err := c.Peer().LoadSession(t.Context(), acp.LoadSessionRequest{SessionId: "s", Cwd: "/", McpServers: []acp.McpServer{}}); err != nil {
+			t.Error(err)
+		}
+		if got, err := c.Peer().CallExtension(t.Context(), "_x", nil); err != nil || string(got) != `"_x"` {
+			t.Errorf("the extension method returned %s, %v", got, err)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
 	})
 }

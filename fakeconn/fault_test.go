@@ -117,6 +117,7 @@ func TestAHeldLineIsOvertaken(t *testing.T) {
 			synctest.Wait() // until it is printed
 			held := make(chan struct{})
 			c.Inject(fakeconn.Fault{Method: "terminal/output", Reply: true, N: 1, Until: held, InOrder: inOrder})
+			c.Inject(fakeconn.Fault{Method: "terminal/output", Reply: true, N: 1, Until: held, InOrder: inOrder}) // both hold
 			done := make(chan result)
 			start := time.Now()
 			go func() { done <- output(t, c, x.TerminalId) }()
@@ -268,7 +269,9 @@ func FuzzEdit(f *testing.F) {
 	f.Fuzz(func(t *testing.T, line, path string) {
 		got := fakeconn.Set(path, "v")(line)
 		fakeconn.Remove(path)(got)
-		fakeconn.Cut(line)
+		if len(fakeconn.Cut(line)) > len(line) {
+			t.Errorf("Cut made %q longer", line)
+		}
 		if n := len(line) + 100; len(fakeconn.Pad(n)(line)) != n && strings.HasSuffix(line, "}") {
 			t.Errorf("Pad did not make %q %d bytes long", line, n)
 		}

@@ -140,7 +140,8 @@ type pipe struct {
 	items       []item
 	rest        []byte // of the line being read
 	bytes, peak int    // in items
-	stopped     bool   // the reader reads no more
+	stopped     bool   // the reader reads no more, but for
+	left        int    // items from before it stopped
 	room        int    // bytes that a stopped pipe takes
 	closed      bool
 	wake        chan struct{} // closed at the next change; nil while nobody waits
@@ -221,7 +222,7 @@ func (p *pipe) Read(b []byte) (int, error) {
 		}
 		var until <-chan struct{}
 		var wait time.Duration
-		if len(p.items) > 0 && !p.stopped {
+		if len(p.items) > 0 && (!p.stopped || p.left > 0) {
 			next := p.items[0]
 			wait, until = time.Until(next.due), next.until
 			if wait <= 0 && over(until) {
@@ -229,6 +230,8 @@ func (p *pipe) Read(b []byte) (int, error) {
 				p.items = p.items[1:]
 				p.bytes -= len(next.raw)
 				p.rest = next.raw
+				p.left--
+				p.changed() // there is room
 				p.mu.Unlock()
 				continue
 			}
@@ -267,11 +270,15 @@ func over(c <-chan struct{}) bool {
 	}
 }
 
-// stop makes the reader read nothing more; the pipe then takes room bytes.
+// stop makes the reader read nothing that is not in the pipe yet, which then
+// takes room bytes.
 func (p *pipe) stop(room int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.stopped, p.room = true, room
+	if !p.stopped {
+		p.stopped, p.left = true, len(p.items)
+	}
+	p.room = room
 	p.changed()
 }
 
