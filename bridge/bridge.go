@@ -122,7 +122,7 @@ type Bridge struct {
 	lost     <-chan struct{} // closed when the connection is gone; nil if nobody can tell
 	wire     *wire
 	pace     pacer
-	close    func() error // runs once
+	close    once
 	quit     chan struct{}
 	watcher  sync.WaitGroup // waits for lost or quit
 
@@ -142,6 +142,7 @@ func New(conn acpterm.Conn, init acp.InitializeRequest, options *Options) *Bridg
 		conn:     conn,
 		terminal: init.ClientCapabilities.Terminal,
 		display:  init.ClientCapabilities.Meta["terminal_output"] == true,
+		close:    newOnce(),
 		quit:     make(chan struct{}),
 		sessions: make(map[acp.SessionId]*State),
 	}
@@ -179,7 +180,6 @@ func New(conn acpterm.Conn, init acp.InitializeRequest, options *Options) *Bridg
 		b.lost = c.Done()
 	}
 	b.wire = &wire{conn: conn, lost: b.lost}
-	b.close = sync.OnceValue(b.shut)
 	if b.lost != nil {
 		b.watcher.Go(b.watch)
 	}
@@ -253,7 +253,7 @@ func (b *Bridge) states() []*State {
 // Close closes every session, see [State.Close], and waits (bounded) until what
 // was to be sent is sent. What could not be settled is listed in a
 // [*terminal.LeakError]. Later calls return the result of the first.
-func (b *Bridge) Close() error { return b.close() }
+func (b *Bridge) Close() error { return b.close.do(b.shut) }
 
 func (b *Bridge) shut() error {
 	b.mu.Lock()
@@ -264,6 +264,26 @@ func (b *Bridge) shut() error {
 	b.watcher.Wait()
 	b.wire.close(terminal.SettleTimeout)
 	return err
+}
+
+// A once runs a function once, for all who call do. Unlike with sync.Once they
+// wait on a channel, which the fake time of testing/synctest understands.
+type once struct {
+	begun *atomic.Bool
+	done  chan struct{} // closed when err is valid
+	err   *error
+}
+
+func newOnce() once { return once{new(atomic.Bool), make(chan struct{}), new(error)} }
+
+func (o once) do(f func() error) error {
+	if o.begun.CompareAndSwap(false, true) {
+		defer close(o.done)
+		*o.err = f()
+		return *o.err
+	}
+	<-o.done
+	return *o.err
 }
 
 // closeSessions closes every session at once.

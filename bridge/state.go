@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -20,8 +21,8 @@ type State struct {
 	cwd    string
 	client *acpterm.Manager
 	ledger *ledger.Ledger[*Call] // every command; the nil Call is the State itself
-	close  func() error          // runs once
-	shows  sync.WaitGroup        // one goroutine per command that is shown
+	close  once
+	shows  sync.WaitGroup // one goroutine per command that is shown
 
 	// mu is taken before the locks of the ledger and the wire; it guards the
 	// Turns, Calls and commands of the session, too.
@@ -41,6 +42,7 @@ type State struct {
 func newState(b *Bridge, id acp.SessionId, cwd string) *State {
 	s := &State{
 		b: b, id: id, cwd: cwd,
+		close:    newOnce(),
 		ledger:   ledger.New[*Call](b.opts.MaxBackground),
 		cards:    make(map[acp.ToolCallId]*Call),
 		commands: make(map[string]*command),
@@ -56,7 +58,6 @@ func newState(b *Bridge, id acp.SessionId, cwd string) *State {
 		NewID:        b.opts.NewID,
 		Logger:       b.opts.Logger,
 	})
-	s.close = sync.OnceValue(s.shut)
 	return s
 }
 
@@ -92,6 +93,7 @@ func (s *State) ID() acp.SessionId { return s.id }
 // Get returns a terminal of the session by its id, live or ended, or an error
 // that wraps [terminal.ErrNotFound].
 func (s *State) Get(id string) (terminal.Terminal, error) {
+	s.prune()
 	e, err := s.ledger.Find(id)
 	if err != nil {
 		return nil, fmt.Errorf("bridge: %w", err)
@@ -100,7 +102,39 @@ func (s *State) Get(id string) (terminal.Terminal, error) {
 }
 
 // List returns the terminals that are kept, in the order of their starts.
-func (s *State) List() []terminal.Terminal { return s.ledger.All() }
+func (s *State) List() []terminal.Terminal {
+	s.prune()
+	return s.ledger.All()
+}
+
+// prune forgets the ended commands that the managers underneath, which have
+// limits of their own, or the ledger have forgotten.
+func (s *State) prune() {
+	s.mu.Lock()
+	known := maps.Clone(s.commands)
+	managers := []terminal.Manager{s.client}
+	if s.local != nil {
+		managers = append(managers, s.local)
+	}
+	s.mu.Unlock()
+	kept := make(map[string]bool)
+	for _, m := range managers {
+		for _, t := range m.List() {
+			kept[t.Info().ID] = true
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, k := range known {
+		e, err := s.ledger.Find(id)
+		if err == nil && !kept[id] && !k.live() {
+			e.Forget()
+		}
+		if err != nil || !kept[id] && !k.live() {
+			delete(s.commands, id)
+		}
+	}
+}
 
 // Kill stops the command with this id and returns its final Info; on an ended
 // one it only does that. It waits no longer than [terminal.SettleTimeout].
@@ -206,6 +240,7 @@ func (s *State) start(ctx context.Context, k *command) error {
 		k.entry.Forget()
 		return err
 	}
+	s.prune()
 	return nil
 }
 
@@ -226,13 +261,7 @@ func (s *State) register(ctx context.Context, k *command, t terminal.Terminal) e
 		}
 	}
 	k.entry.Started(t)
-	kept := map[string]*command{id: k}
-	for _, t := range s.ledger.All() { // others gave way
-		if id := t.Info().ID; s.commands[id] != nil {
-			kept[id] = s.commands[id]
-		}
-	}
-	s.commands = kept
+	s.commands[id] = k
 	if k.call != nil {
 		s.present(k)
 	}
@@ -264,7 +293,7 @@ func (s *State) busy() bool { return s.ledger.Busy() }
 // releases what the client holds, and returns when all of that has settled,
 // bounded; what has not is listed in a [*terminal.LeakError]. Later calls return
 // the result of the first. Terminals stay readable.
-func (s *State) Close() error { return s.close() }
+func (s *State) Close() error { return s.close.do(s.shut) }
 
 func (s *State) shut() error {
 	s.mu.Lock()
