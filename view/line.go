@@ -16,8 +16,8 @@ type line struct {
 	erased  bool // as a whole, once
 }
 
-// Cells that are not text: one that was never written or was erased, and one
-// that belongs to the wide character or tab before it.
+// Cells that are not text: one that was never written or was erased, which is
+// the zero value, and one that belongs to the wide character or tab before it.
 const (
 	blankCell = ""
 	tailCell  = "\x00"
@@ -169,9 +169,7 @@ func (l *line) truncate(col int) { l.cells = l.cells[:l.cut(col)] }
 // blank erases the cells from one column to another.
 func (l *line) blank(from, to int) {
 	from, to = l.cut(from), l.cut(to)
-	for i := from; i < to; i++ {
-		l.cells[i] = blankCell
-	}
+	clear(l.cells[from:to])
 }
 
 // remove takes out n cells; what is behind them moves to the left.

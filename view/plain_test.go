@@ -170,7 +170,7 @@ func TestPlainHostileInput(t *testing.T) {
 		"\x1b[;;;;;;;;;;;;;;;;;;;;;;;;;;;;;;;;;;;;;;;;;;;;;;;;m", "\x1b[1;", "\x1b[" + strings.Repeat("9", 1000),
 	} {
 		t.Run(fmt.Sprintf("%.20q", unit), func(t *testing.T) {
-			n := 1 << 20
+			n := 1 << 19
 			if unit == "\x1b" {
 				n = 10 << 20
 			}

@@ -210,14 +210,14 @@ func TestWaitForInput(t *testing.T) {
 		term  func(*prompting) terminal.Terminal
 		after time.Duration
 	}{
-		{"StateWaiter", func(p *prompting) terminal.Terminal { return waking{p} }, 1020 * time.Millisecond},
+		{"StateWaiter", func(p *prompting) terminal.Terminal { return waking{p} }, 1021 * time.Millisecond},
 		{"StateReader", func(p *prompting) terminal.Terminal { return p }, 1100 * time.Millisecond},
 	} {
 		t.Run(c.name+": it waits for input", func(t *testing.T) {
 			bubble(t, 0, func(t *testing.T, s *script) {
 				p := &prompting{Terminal: s.Terminal, state: terminal.Working}
 				playing := play(s, false, step{time.Second, "name? "})
-				playing.Go(func() { time.Sleep(1020 * time.Millisecond); p.set(terminal.Waiting) })
+				playing.Go(func() { time.Sleep(1020*time.Millisecond + 500*time.Microsecond); p.set(terminal.Waiting) })
 				start := time.Now()
 				ev, err := view.WaitFor(t.Context(), c.term(p), view.Until{Input: true, Quiet: time.Minute})
 				if err != nil || ev.Reason != view.ByInput || time.Since(start) != c.after {
