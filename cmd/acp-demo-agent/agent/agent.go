@@ -205,7 +205,7 @@ func (a *Agent) Initialize(_ context.Context, req acp.InitializeRequest) (acp.In
 	close(a.ready)
 	return acp.InitializeResponse{
 		ProtocolVersion: acp.ProtocolVersionNumber,
-		AgentInfo:       &acp.Implementation{Name: "acp-demo-agent", Title: acp.Ptr("termbridge demo agent"), Version: a.opts.Version},
+		AgentInfo:       &acp.Implementation{Name: "acp-demo-agent", Title: new("termbridge demo agent"), Version: a.opts.Version},
 		AgentCapabilities: acp.AgentCapabilities{
 			SessionCapabilities: acp.SessionCapabilities{Close: &acp.SessionCloseCapabilities{}},
 		},

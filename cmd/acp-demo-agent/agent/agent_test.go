@@ -698,7 +698,7 @@ func TestInitialize(t *testing.T) {
 			t.Fatal(err)
 		}
 		check(t, "protocol version", int(resp.ProtocolVersion), acp.ProtocolVersionNumber)
-		check(t, "agent", *resp.AgentInfo, acp.Implementation{Name: "acp-demo-agent", Title: acp.Ptr("termbridge demo agent"), Version: "1.2.3"})
+		check(t, "agent", *resp.AgentInfo, acp.Implementation{Name: "acp-demo-agent", Title: new("termbridge demo agent"), Version: "1.2.3"})
 		if resp.AgentCapabilities.SessionCapabilities.Close == nil || resp.AgentCapabilities.LoadSession {
 			t.Errorf("capabilities: %+v", resp.AgentCapabilities)
 		}

@@ -229,8 +229,11 @@ func (t *turn) jobs(ctx context.Context, call *bridge.Call) {
 		fmt.Fprintf(&list, "- %s: %s", code(r.ID), describe(title, r))
 	}
 	message := count(len(j.Jobs), "job") + ".\n"
+	if len(j.Jobs) > 0 {
+		message += "\n" + list.String()
+	}
 	j.fit()
-	t.end(ctx, call, j, jsonTail(list.String(), jobsTextBudget), nil, message)
+	t.end(ctx, call, j, jsonTail(message, jobsTextBudget), nil, message)
 }
 
 // command returns a command of the session by its id.
