@@ -33,7 +33,8 @@ type Manager struct {
 	starts   sync.WaitGroup // added to while closed is not set
 	closing  chan struct{}  // closed when closed is set
 	expired  chan struct{}  // closed when Close waits no longer
-	closeEnd func() error   // does the rest of Close, once
+	gone     chan struct{}  // closed by the first Close, last: closeErr is set
+	closeErr error          // valid once gone is closed
 }
 
 var _ terminal.Manager = (*Manager)(nil)
@@ -45,8 +46,8 @@ func newManager(conn Conn, session acp.SessionId, o Options) *Manager {
 		creating: make(map[*creation]struct{}),
 		closing:  make(chan struct{}),
 		expired:  make(chan struct{}),
+		gone:     make(chan struct{}),
 	}
-	m.closeEnd = sync.OnceValue(m.settleAll)
 	return m
 }
 
@@ -354,12 +355,18 @@ func (m *Manager) Busy() bool {
 // reported: what a client holds is its own when the agent is gone.
 func (m *Manager) Close() error {
 	m.mu.Lock()
-	if !m.closed {
+	first := !m.closed
+	if first {
 		m.closed = true
 		close(m.closing)
 	}
 	m.mu.Unlock()
-	return m.closeEnd()
+	if first {
+		m.closeErr = m.settleAll()
+		close(m.gone)
+	}
+	<-m.gone
+	return m.closeErr
 }
 
 func (m *Manager) settleAll() error {
