@@ -24,6 +24,7 @@ const defaultLang = "C.UTF-8"
 func now() uint64                                      { return 0 }
 func lookPath(name, path string) (string, error)       { return "", errUnsupported }
 func explain(err error, path, dir string) error        { return err }
+func hungUp(fd int) bool                               { return true }
 func isHangup(err error) bool                          { return false }
 func openTerminal(tty TTY) (*ptmx, *os.File, error)    { return nil, nil, errUnsupported }
 func (l *Local) stopAll(time.Duration) []terminal.Proc { return nil }

@@ -113,6 +113,54 @@ func (p proc) hasMark(mark []byte) (has, known bool) {
 	return bytes.Contains(env, mark), err != nil || len(env) > 0
 }
 
+// holders returns the processes that hold the other end of one of streams.
+func holders(streams []*stream) (ids []ident) {
+	if len(streams) == 0 {
+		return nil
+	}
+	links := make(map[string]bool)
+	for _, s := range streams {
+		links[s.otherEnd()] = true
+	}
+	for _, p := range allProcs() {
+		if p.pid == self || p.dead {
+			continue
+		}
+		dir := "/proc/" + strconv.Itoa(p.pid) + "/fd"
+		f, err := os.Open(dir)
+		if err != nil {
+			continue
+		}
+		names, _ := f.Readdirnames(-1)
+		f.Close()
+		for _, name := range names {
+			if link, err := os.Readlink(dir + "/" + name); err == nil && links[link] {
+				ids = append(ids, p.ident)
+				break
+			}
+		}
+	}
+	return ids
+}
+
+// otherEnd returns what /proc/PID/fd shows of a descriptor of the other end.
+func (s *stream) otherEnd() (link string) {
+	raw, err := s.f.SyscallConn()
+	if err != nil {
+		return ""
+	}
+	raw.Control(func(fd uintptr) {
+		if s.terminal {
+			if n, err := unix.IoctlGetUint32(int(fd), unix.TIOCGPTN); err == nil {
+				link = "/dev/pts/" + strconv.Itoa(int(n))
+			}
+			return
+		}
+		link, _ = os.Readlink("/proc/self/fd/" + strconv.Itoa(int(fd)))
+	})
+	return link
+}
+
 // alive reports whether the very process still runs. Zombies do not.
 func (id ident) alive() bool {
 	p, ok := readProc(id.pid)

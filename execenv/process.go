@@ -38,7 +38,10 @@ type process struct {
 	streams   []*stream   // the agent's ends of outputs that the caller reads
 	since     uint64      // no process of it is older
 	copiers   []func() error
-	copied    chan error    // one for each copier
+	feeder    func() error
+	copying   int           // copiers that run
+	copied    chan error    // the results of the copiers
+	feeding   chan error    // the result of the feeder; nil without one
 	keepAlive func() bool   // takes back the kill by ctx
 	killed    chan struct{} // closed after that kill
 	cause     error         // why ctx killed; valid after killed
@@ -155,9 +158,14 @@ func (p *process) start() error {
 			group.put()
 		}
 	}
-	p.copied = make(chan error, len(p.copiers))
+	// These are joined by Wait.
+	p.copied, p.copying = make(chan error, len(p.copiers)), len(p.copiers)
 	for _, f := range p.copiers {
-		go func() { p.copied <- f() }() // joined by Wait
+		go func() { p.copied <- f() }()
+	}
+	if p.feeder != nil {
+		p.feeding = make(chan error, 1)
+		go func() { p.feeding <- p.feeder() }()
 	}
 	p.mu.Lock()
 	p.phase = running
@@ -235,13 +243,13 @@ func (p *process) openInput() (*os.File, error) {
 	}
 	p.theirs = append(p.theirs, pr)
 	p.ours = append(p.ours, pw)
-	p.copiers = append(p.copiers, func() error {
+	p.feeder = func() error {
 		_, err := io.Copy(pw, p.spec.Stdin)
-		if errors.Is(err, syscall.EPIPE) || errors.Is(err, os.ErrClosed) {
+		if errors.Is(err, syscall.EPIPE) {
 			err = nil // the process did not want all of it
 		}
-		return errors.Join(err, ignoreClosed(pw.Close()))
-	})
+		return errors.Join(ignoreClosed(err), ignoreClosed(pw.Close()))
+	}
 	return pr, nil
 }
 
@@ -407,21 +415,27 @@ func (p *process) Wait() error {
 	return err
 }
 
-// joinCopiers waits for the copying and returns its first error. Processes that
+// joinCopiers waits for the copying and returns its errors. Processes that
 // inherited a pipe may hold it open for ever; once ctx has ended they are given
-// [terminal.DrainLimit].
+// [terminal.DrainLimit]. Only a Read of Spec.Stdin cannot be ended: then it is
+// the caller's.
 func (p *process) joinCopiers() (err error) {
-	done := p.ctx.Done()
+	ended := p.ctx.Done()
 	var late <-chan time.Time
-	for range p.copiers {
+	for input, outputs := p.feeding, p.copying; input != nil || outputs > 0; {
 		select {
+		case e := <-input:
+			err = errors.Join(err, e)
+			input = nil
 		case e := <-p.copied:
 			err = errors.Join(err, e)
-		case <-done:
-			done, late = nil, time.After(terminal.DrainLimit)
+			outputs--
+		case <-ended:
+			ended, late = nil, time.After(terminal.DrainLimit)
 		case <-late:
+			err = errors.Join(err, context.Cause(p.ctx))
 			closeAll(p.ours)
-			return errors.Join(err, context.Cause(p.ctx))
+			input, late = nil, nil
 		}
 	}
 	return err

@@ -59,7 +59,7 @@ func openTerminal(tty TTY) (*ptmx, *os.File, error) {
 	if err != nil {
 		return nil, nil, because(ErrNoTerminal, err)
 	}
-	t := &ptmx{stream: &stream{f: master}, side: held}
+	t := &ptmx{stream: &stream{f: master, terminal: true}, side: held}
 	flag := os.O_WRONLY // without input nothing can wait for it on the terminal
 	if tty.Input {
 		flag = os.O_RDWR

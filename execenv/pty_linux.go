@@ -66,7 +66,7 @@ func openTerminal(tty TTY) (_ *ptmx, side *os.File, err error) {
 		side.Close()
 		return nil, nil, fmt.Errorf("set modes: %w", err)
 	}
-	return &ptmx{&stream{f: f}}, side, nil
+	return &ptmx{&stream{f: f, terminal: true}}, side, nil
 }
 
 // openPeer opens the other side without a path, which may mean another terminal

@@ -161,6 +161,13 @@ func interpreter(path string) string {
 	return ""
 }
 
+// hungUp reports whether nobody holds the other end of a pipe or a terminal.
+func hungUp(fd int) bool {
+	fds := []unix.PollFd{{Fd: int32(fd)}}
+	n, err := unix.Poll(fds, 0)
+	return err == nil && n == 1 && fds[0].Revents&unix.POLLHUP != 0
+}
+
 func isHangup(err error) bool { return errors.Is(err, syscall.EIO) }
 
 // toSignal returns the signal that the system calls take.

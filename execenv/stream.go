@@ -11,7 +11,9 @@ import (
 
 // A stream is the agent's end of an output: of a pipe or of a terminal.
 type stream struct {
-	f      *os.File
+	f        *os.File
+	terminal bool
+
 	ended  atomic.Bool // all was read, and nobody holds the other end
 	closed atomic.Bool // for the caller
 
@@ -36,6 +38,18 @@ func (s *stream) Read(b []byte) (int, error) {
 		return n, io.EOF
 	}
 	return n, err
+}
+
+// held reports whether a process holds the other end. What is still to be read
+// does not count.
+func (s *stream) held() (held bool) {
+	if s.ended.Load() {
+		return false
+	}
+	if raw, err := s.f.SyscallConn(); err == nil {
+		raw.Control(func(fd uintptr) { held = !hungUp(int(fd)) })
+	}
+	return held // false if it is closed: then nobody has to know
 }
 
 // Close ends a blocked Read.

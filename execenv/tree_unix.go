@@ -299,7 +299,7 @@ func (s *session) StopTree(grace time.Duration) []terminal.Proc {
 		s.release(len(left) == 0)
 	}
 	s.keep(left)
-	stop.left = describe(left)
+	stop.left = s.describe(left)
 	s.stopMu.Lock()
 	stop.over = true
 	s.stopMu.Unlock()
@@ -366,25 +366,28 @@ func (s *session) putGroup() {
 
 // look is the watcher's last duty. After a natural end it looks for survivors
 // if there is a hint of any. The ids of group and session are free since an
-// instant, and not reused before somebody's process counter has gone round.
+// instant, and not reused before the counter of process ids has gone round.
 func (s *session) look(natural bool) {
 	defer close(s.looked)
+	pid := s.child.pid
 	s.stopMu.Lock()
 	t, stopped := s.tree(), s.stop != nil
+	hint := !errors.Is(unix.Kill(-pid, 0), unix.ESRCH) || s.group.populated() || s.held()
 	s.stopMu.Unlock()
-	if !natural || stopped {
-		return
-	}
-	pid := s.child.pid
-	if errors.Is(unix.Kill(-pid, 0), unix.ESRCH) && !s.child.group.populated() {
+	switch {
+	case !natural || stopped:
+	case !hint:
 		s.putGroup()
-		return
+	default:
+		if _, reused := readProc(pid); !reused {
+			t.leaders[pid] = true
+		}
+		s.keep(t.find(nil))
 	}
-	if _, reused := readProc(pid); !reused {
-		t.leaders[pid] = true
-	}
-	s.keep(t.find(nil))
 }
+
+// held reports whether somebody holds the other end of an output.
+func (s *session) held() bool { return slices.ContainsFunc(s.streams, (*stream).held) }
 
 func (s *session) Survivors() []terminal.Proc {
 	select {
@@ -396,17 +399,33 @@ func (s *session) Survivors() []terminal.Proc {
 	s.walk.Lock()
 	defer s.walk.Unlock()
 	s.stopMu.Lock()
-	t, hint := s.tree(), len(s.left) > 0 || s.group.populated()
+	t, hint := s.tree(), len(s.left) > 0 || s.group.populated() || s.held()
 	s.stopMu.Unlock()
-	for _, stream := range s.streams {
-		hint = hint || !stream.ended.Load() // somebody may hold it
-	}
 	if !hint {
 		return []terminal.Proc{}
 	}
 	left := t.find(nil)
 	s.keep(left)
-	return describe(left)
+	return s.describe(left)
+}
+
+// describe names processes of the tree, and those who hold an output, which
+// may be none of the tree's: somebody else's server that was handed a
+// descriptor. They are named and left alone.
+func (s *session) describe(left []proc) []terminal.Proc {
+	list := describe(left)
+	var held []*stream
+	for _, stream := range s.streams {
+		if stream.held() {
+			held = append(held, stream)
+		}
+	}
+	for _, id := range holders(held) {
+		if !slices.ContainsFunc(left, func(p proc) bool { return p.pid == id.pid }) {
+			list = append(list, id.describe())
+		}
+	}
+	return list
 }
 
 func (s *session) InputState() (terminal.State, terminal.Evidence) {

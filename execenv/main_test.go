@@ -1,0 +1,200 @@
+package execenv_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/termbridge/termbridge/execenv"
+)
+
+// The test binary is also the programs that the tests need, and the agent that
+// is killed.
+func TestMain(m *testing.M) {
+	if name := os.Getenv("EXECENV_TEST_PROGRAM"); name != "" {
+		programs[name](os.Args[1:])
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// program returns a Spec that runs the test binary as one of programs.
+func program(name string, args ...string) execenv.Spec {
+	exe, err := os.Executable()
+	if err != nil {
+		panic(err)
+	}
+	return execenv.Spec{Path: exe, Args: args, Env: execenv.Env{}.With(map[string]string{"EXECENV_TEST_PROGRAM": name})}
+}
+
+func sh(script string) execenv.Spec {
+	return execenv.Spec{Path: "sh", Args: []string{"-c", script}}
+}
+
+// need fails or skips a test that needs a program that is not there.
+func need(t *testing.T, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		if _, err := exec.LookPath(name); err == nil {
+			continue
+		}
+		if os.Getenv("TERMBRIDGE_REAL") != "" {
+			t.Fatalf("%s is missing", name)
+		}
+		t.Skipf("%s is missing", name)
+	}
+}
+
+func newLocal(t *testing.T, opts *execenv.LocalOptions) *execenv.Local {
+	t.Helper()
+	l := execenv.NewLocal(opts)
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return l
+}
+
+// start starts a process and collects its output: of the terminal, or of both
+// pipes in one.
+func start(t *testing.T, l *execenv.Local, spec execenv.Spec) *running {
+	t.Helper()
+	if spec.TTY == nil {
+		spec.Group = true
+	}
+	p := l.Command(context.WithoutCancel(t.Context()), spec)
+	r := &running{Session: p.(execenv.Session), text: make(chan string), done: make(chan struct{})}
+	var out io.Reader
+	if spec.TTY == nil {
+		var err error
+		if out, err = p.StdoutPipe(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if spec.TTY != nil {
+		r.term, _ = r.Session.Terminal()
+		out = r.term
+	}
+	go func() {
+		defer close(r.done)
+		buf := make([]byte, 4096)
+		for {
+			n, err := out.Read(buf)
+			if n > 0 {
+				r.text <- string(buf[:n])
+			}
+			if err != nil {
+				r.err = err
+				return
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		r.StopTree(0)
+		r.Wait() // perhaps once more
+		for {
+			select {
+			case <-r.text:
+			case <-r.done:
+				return
+			}
+		}
+	})
+	return r
+}
+
+type running struct {
+	execenv.Session
+	term execenv.Terminal
+	text chan string
+	done chan struct{} // closed at the end of the output
+	err  error         // then
+	seen string
+}
+
+// until reads until the output holds text, and returns all of it.
+func (r *running) until(t *testing.T, text string) string {
+	t.Helper()
+	timeout := time.After(20 * time.Second)
+	for !strings.Contains(r.seen, text) {
+		select {
+		case s := <-r.text:
+			r.seen += s
+		case <-r.done:
+			t.Fatalf("the output ended without %q (%v): %q", text, r.err, r.seen)
+		case <-timeout:
+			t.Fatalf("no %q in %q", text, r.seen)
+		}
+	}
+	return r.seen
+}
+
+// rest reads until the end of the output, and returns all of it.
+func (r *running) rest(t *testing.T) string {
+	t.Helper()
+	timeout := time.After(20 * time.Second)
+	for {
+		select {
+		case s := <-r.text:
+			r.seen += s
+		case <-r.done:
+			return r.seen
+		case <-timeout:
+			t.Fatalf("the output did not end: %q", r.seen)
+		}
+	}
+}
+
+func wait(t *testing.T, c <-chan struct{}, what string) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(20 * time.Second):
+		t.Fatalf("timeout: %s", what)
+	}
+}
+
+// eventually waits until f returns nil.
+func eventually(t *testing.T, f func() error) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(2 * time.Millisecond) {
+		err := f()
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+}
+
+func unsetenv(t *testing.T, name string) {
+	t.Helper()
+	if err := os.Unsetenv(name); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func errorf(ok bool, format string, args ...any) error {
+	if ok {
+		return nil
+	}
+	return fmt.Errorf(format, args...)
+}
+
+func exitOf(err error) string {
+	if e, ok := errors.AsType[*execenv.ExitError](err); ok {
+		return e.Exit.String()
+	}
+	return fmt.Sprint(err)
+}

@@ -1,0 +1,3 @@
+package execenv_test
+
+var programs = map[string]func(args []string){}
