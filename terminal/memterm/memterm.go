@@ -23,9 +23,9 @@
 //
 // A program gets signals, may spawn children that outlive it, and is killed
 // when it ignores its stop for longer than the grace. Input is a bounded queue
-// that makes writers wait. With Command.TTY a line feed goes out as CR LF, and
-// with Stdin too, input is echoed and edited by line, Ctrl-C sends SIGINT, and
-// a line has the limit of Linux.
+// that makes writers wait. With Command.TTY and Stdin, input is edited by line
+// and echoed, Ctrl-C sends SIGINT, and a line has the limit of Linux. Output is
+// never changed: a line feed stays one, as on the terminals of localterm.
 //
 // # Lifetime
 //

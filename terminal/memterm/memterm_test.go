@@ -62,7 +62,7 @@ func TestForms(t *testing.T) {
 			{terminal.Command{Line: ":;"}, "", 0},
 			{terminal.Command{Line: "env", Env: map[string]string{"B": "2", "A": "1"}}, "A=1\nB=2\n", 0},
 			{terminal.Command{Line: "pwd", Dir: "/some/where"}, "/some/where\n", 0},
-			{terminal.Command{Line: "echo hi", TTY: true}, "hi\r\n", 0},
+			{terminal.Command{Line: "echo hi", TTY: true}, "hi\n", 0},
 		} {
 			got, info := run(t, m, c.cmd)
 			if got != c.want || info.Exit.Code == nil || *info.Exit.Code != c.code {
@@ -140,9 +140,9 @@ func TestTTYInput(t *testing.T) {
 			input, want string
 			outcome     terminal.Outcome
 		}{
-			{"hi\r\x04", "hi\r\nhi\r\n", terminal.Exited},
-			{"ab\x7fc\n\x04", "ab\b \bc\r\nac\r\n", terminal.Exited},
-			{"ab\x15c\n\x04", "ab\b \b\b \bc\r\nc\r\n", terminal.Exited},
+			{"hi\r\x04", "hi\nhi\n", terminal.Exited},
+			{"ab\x7fc\n\x04", "ab\b \bc\nac\n", terminal.Exited},
+			{"ab\x15c\n\x04", "ab\b \b\b \bc\nc\n", terminal.Exited},
 			{"no end\x04\x04", "no endno end", terminal.Exited},
 			{"lost\x03", "lost^C", terminal.Signalled},
 		} {

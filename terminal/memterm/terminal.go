@@ -334,9 +334,6 @@ func (t *term) output(b []byte) {
 	if len(b) == 0 {
 		return
 	}
-	if t.cmd.TTY {
-		b = crlf(b)
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.dead || t.info.Outcome.Ended() {

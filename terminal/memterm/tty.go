@@ -5,8 +5,8 @@ import (
 	"os"
 )
 
-// A tty is what a terminal does to input and output beyond carrying it: it
-// echoes, it turns some bytes into signals, and a line feed goes out as CR LF.
+// A tty is what a terminal does to input beyond carrying it: it edits lines, it
+// echoes, and it turns some bytes into signals.
 type tty struct {
 	out    func([]byte)    // writes to the command's output
 	signal func(os.Signal) // sends a signal to the command's processes
@@ -22,9 +22,6 @@ func visible(c byte) string {
 	}
 	return string([]byte{c})
 }
-
-// crlf is what a terminal makes of output: a line feed becomes CR LF.
-func crlf(b []byte) []byte { return bytes.ReplaceAll(b, []byte("\n"), []byte("\r\n")) }
 
 // typed is one byte of a terminal's input. It edits the line as the kernel's
 // line discipline does: erase, kill, and the bytes that are signals. Called

@@ -97,6 +97,7 @@ func (h *harness) allFrom(t terminal.Terminal, cursor int64) (text string, trunc
 // marked gap stands for anything.
 func (h *harness) checkText(got, want string, truncated bool) {
 	h.Helper()
+	got, want = plain(got), plain(want)
 	if got == want {
 		if truncated {
 			h.Errorf("all output is there, and yet Truncated")

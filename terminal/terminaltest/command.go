@@ -15,7 +15,7 @@ var commandRule = rule{
 	text: "A Command is a shell line or words that arrive unchanged, exactly one of the two. Dir is absolute, Env is an overlay, " +
 		"without Stdin standard input is empty, TTY is a request that is accepted everywhere, and Info carries the Command with its Labels.",
 	cases: []testCase{
-		{"words", func(h *harness) {
+		{name: "words", run: func(h *harness) {
 			// A shell on the way must not see any of these.
 			words := []string{"a b", "", "  ", "$HOME", "`id`", "*", "it's", `"quoted"`, `back\slash`, "new\nline", "tab\t", "-n", "--", "~", "#no", "a;b|c&d>e", "é漢😀", "!x", "%s"}
 			t := h.start("args", words...)
@@ -26,7 +26,7 @@ var commandRule = rule{
 			text, truncated := h.all(t)
 			h.checkText(text, want.String(), truncated)
 		}},
-		{"line", func(h *harness) {
+		{name: "line", run: func(h *harness) {
 			cmd := h.c.Program("args", "a  b", "it's", "")
 			cmd.Line, cmd.Args = shellwords.Join(cmd.Args), nil
 			t := h.startCommand(cmd)
@@ -34,7 +34,7 @@ var commandRule = rule{
 			h.checkText(text, "\"a  b\"\n\"it's\"\n\"\"\n", truncated)
 			h.checkExit(h.end(t), 0)
 		}},
-		{"dir", func(h *harness) {
+		{name: "dir", run: func(h *harness) {
 			dir, err := filepath.EvalSymlinks(h.TempDir())
 			if err != nil {
 				h.Fatalf("the test's own directory: %v", err)
@@ -44,24 +44,24 @@ var commandRule = rule{
 			text, truncated := h.all(h.startCommand(cmd))
 			h.checkText(text, dir+"\n", truncated)
 		}},
-		{"env", func(h *harness) {
+		{name: "env", run: func(h *harness) {
 			cmd := h.c.Program("env")
 			cmd.Env = map[string]string{"TERMINALTEST_A": "1=2 $HOME 'q'", "TERMINALTEST_B": ""}
 			text, _ := h.all(h.startCommand(cmd))
 			for _, want := range []string{"TERMINALTEST_A=1=2 $HOME 'q'\n", "TERMINALTEST_B=\n"} {
-				if !strings.Contains("\n"+text, "\n"+want) {
+				if !strings.Contains("\n"+plain(text), "\n"+want) {
 					h.Errorf("no %q in the environment %q", want, text)
 				}
 			}
 		}},
-		{"empty input", func(h *harness) {
+		{name: "empty input", run: func(h *harness) {
 			t := h.start("cat")
 			h.checkExit(h.end(t), 0)
 			if text, _ := h.all(t); text != "" {
 				h.Errorf("output %q of an empty input", text)
 			}
 		}},
-		{"tty", func(h *harness) {
+		{name: "tty", run: func(h *harness) {
 			cmd := h.c.Program("size")
 			if !h.c.TTY {
 				cmd = h.c.Program("echo", "hi")
@@ -77,7 +77,7 @@ var commandRule = rule{
 			cmd.Size = terminal.Size{Rows: 7, Cols: 33}
 			h.waitText(h.startCommand(cmd), "7 x 33\n")
 		}},
-		{"carried", func(h *harness) {
+		{name: "carried", run: func(h *harness) {
 			cmd := h.c.Program("hold")
 			cmd.Labels = map[string]string{"tool": "a"}
 			cmd.Env = map[string]string{"A": "1"}
@@ -88,7 +88,7 @@ var commandRule = rule{
 				h.Errorf("Info carries %+v of %s", got, cmd)
 			}
 		}},
-		{"bad", func(h *harness) {
+		{name: "bad", run: func(h *harness) {
 			m := h.manager()
 			words := h.c.Program("true").Args
 			for what, cmd := range map[string]terminal.Command{

@@ -18,7 +18,7 @@ var concurrencyRule = rule{
 	text: "Safe for concurrent use. Whoever starts a goroutine joins it. No lock is held across I/O or an RPC. " +
 		"Enders take no ctx; they have their own bound.",
 	cases: []testCase{
-		{"everything at once", func(h *harness) {
+		{name: "everything at once", run: func(h *harness) {
 			m := h.manager()
 			shared := h.start("drip", "50ms", "one", "two", "three", "four", "five", "six")
 			ctx := h.ctx(bound)
@@ -66,7 +66,7 @@ var concurrencyRule = rule{
 			h.within(bound, "everything at once", all.Wait)
 			h.checkExit(h.end(shared), 0)
 		}},
-		{"a read blocks nothing", func(h *harness) {
+		{name: "a read blocks nothing", run: func(h *harness) {
 			m := h.manager()
 			t := h.start("stubborn")
 			_, cursor := h.waitText(t, "ready\n")
@@ -92,7 +92,7 @@ var concurrencyRule = rule{
 			}
 			h.checkPrompt("all that", start)
 		}},
-		{"a stop blocks nothing", func(h *harness) {
+		{name: "a stop blocks nothing", run: func(h *harness) {
 			m := h.manager()
 			t := h.start("stubborn")
 			h.waitText(t, "ready\n")
@@ -110,7 +110,7 @@ var concurrencyRule = rule{
 			h.checkExit(h.end(h.start("true")), 0)
 			h.within(bound, "Stop", all.Wait)
 		}},
-		{"close", func(h *harness) {
+		{name: "close", run: func(h *harness) {
 			m := h.manager()
 			done := h.start("print", "kept")
 			h.end(done)
@@ -153,7 +153,7 @@ var concurrencyRule = rule{
 				h.Errorf("Start after Close: %v, want ErrClosed", err)
 			}
 		}},
-		{"close during starts", func(h *harness) {
+		{name: "close during starts", run: func(h *harness) {
 			m := h.manager()
 			var all sync.WaitGroup
 			var mu sync.Mutex
@@ -186,7 +186,7 @@ var concurrencyRule = rule{
 				}
 			}
 		}},
-		{"run", func(h *harness) {
+		{name: "run", run: func(h *harness) {
 			m := h.manager()
 			t := h.start("hold")
 			ctx, cancel := context.WithCancel(h.Context())
@@ -200,7 +200,7 @@ var concurrencyRule = rule{
 			}
 			h.checkStopped(h.end(t))
 		}},
-		{"goroutines", func(h *harness) {
+		{name: "goroutines", alone: true, run: func(h *harness) {
 			m := h.manager()
 			before, _ := goroutines()
 			ctx, cancel := context.WithCancel(h.Context())

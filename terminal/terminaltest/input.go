@@ -17,7 +17,7 @@ var inputRule = rule{
 		"at most one left-over write per terminal, later writes queue behind it. A canonical line over the limit: ErrLineTooLong before anything is written. " +
 		"It never blocks another call. Resize and Signal reach the program, or are ErrUnsupported.",
 	cases: []testCase{
-		{"verbatim", func(h *harness) {
+		{name: "verbatim", run: func(h *harness) {
 			text := "a\tb \x1b[A\x03\x04 é漢😀\r\n.END"
 			t, ok := h.startInput("gulp", "0s", "END")
 			if !ok {
@@ -29,13 +29,13 @@ var inputRule = rule{
 			got, truncated := h.all(t)
 			h.checkText(got, "ready\n"+text, truncated)
 		}},
-		{"no Stdin", func(h *harness) {
+		{name: "no Stdin", run: func(h *harness) {
 			t := h.start("hold")
 			if n, err := h.tryWrite(h.ctx(bound), t, "x"); n != 0 || !errors.Is(err, terminal.ErrNoInput) {
 				h.Errorf("WriteInput without Stdin: %d, %v; want 0, ErrNoInput", n, err)
 			}
 		}},
-		{"ended", func(h *harness) {
+		{name: "ended", run: func(h *harness) {
 			t, ok := h.startInput("true")
 			if !ok {
 				return
@@ -45,7 +45,7 @@ var inputRule = rule{
 				h.Errorf("WriteInput after the end: %d, %v; want 0, ErrEnded", n, err)
 			}
 		}},
-		{"read late", func(h *harness) {
+		{name: "read late", run: func(h *harness) {
 			t, ok := h.startInput("gulp", "1s", "END")
 			if !ok {
 				return
@@ -56,7 +56,7 @@ var inputRule = rule{
 			got, truncated := h.all(t)
 			h.checkText(got, "ready\n"+text, truncated)
 		}},
-		{"ctx ends it", func(h *harness) {
+		{name: "ctx ends it", run: func(h *harness) {
 			// What was counted is what the program gets, and nothing more.
 			t, ok := h.startInput("gulp", "2s", "END")
 			if !ok {
@@ -77,7 +77,7 @@ var inputRule = rule{
 			got, truncated := h.all(t)
 			h.checkText(got, "ready\n"+text[:n]+"END", truncated)
 		}},
-		{"writes queue", func(h *harness) {
+		{name: "writes queue", run: func(h *harness) {
 			t, ok := h.startInput("gulp", "1s", "bEND")
 			if !ok {
 				return
@@ -98,7 +98,7 @@ var inputRule = rule{
 			got, truncated := h.all(t)
 			h.checkText(got, "ready\n"+a+b, truncated)
 		}},
-		{"blocks nothing else", func(h *harness) {
+		{name: "blocks nothing else", run: func(h *harness) {
 			m := h.manager()
 			t, ok := h.startInput("hold")
 			if !ok {
@@ -133,7 +133,7 @@ var inputRule = rule{
 			}
 			h.checkPrompt("all that", start)
 		}},
-		{"line too long", func(h *harness) {
+		{name: "line too long", run: func(h *harness) {
 			t, ok := h.startTTYInput("cat")
 			if !ok {
 				return
@@ -148,7 +148,7 @@ var inputRule = rule{
 				h.Errorf("the program got, of a refused line and two good ones: …%q", tailOf(text))
 			}
 		}},
-		{"line too long in parts", func(h *harness) {
+		{name: "line too long in parts", run: func(h *harness) {
 			t, ok := h.startTTYInput("cat")
 			if !ok {
 				return
@@ -165,7 +165,7 @@ var inputRule = rule{
 				h.Errorf("%d bytes of a line of %d and its echo", n, len(part))
 			}
 		}},
-		{"interrupt", func(h *harness) {
+		{name: "interrupt", run: func(h *harness) {
 			t, ok := h.startTTYInput("signals")
 			if !ok {
 				return
@@ -174,15 +174,17 @@ var inputRule = rule{
 			h.write(t, "\x03")
 			h.waitText(t, "SIGINT\n")
 		}},
-		{"resize", func(h *harness) {
-			t := h.start("hold")
+		{name: "resize", run: func(h *harness) {
+			cmd := h.c.Program("hold")
+			cmd.TTY = false
+			t := h.startCommand(cmd)
 			if err := t.Resize(terminal.Size{Rows: 10, Cols: 20}); !errors.Is(err, errors.ErrUnsupported) {
 				h.Errorf("Resize without TTY: %v, want ErrUnsupported", err)
 			}
 			if !h.c.TTY {
 				return // the case tty of the command has the rest
 			}
-			cmd := h.c.Program("size")
+			cmd = h.c.Program("size")
 			cmd.TTY = true
 			t = h.startCommand(cmd)
 			h.waitText(t, "40 x 120\n")
@@ -198,7 +200,7 @@ var inputRule = rule{
 				h.Errorf("Resize after the end: %v, want nothing", err)
 			}
 		}},
-		{"signal", func(h *harness) {
+		{name: "signal", run: func(h *harness) {
 			t := h.start("signals")
 			h.waitText(t, "ready\n")
 			err := t.Signal(os.Interrupt)
@@ -225,12 +227,12 @@ var inputRule = rule{
 	},
 }
 
-// startInput starts a program with Stdin, and reports true. A Manager without
+// startInput starts a program with Stdin, a pipe, and reports true. A Manager without
 // Config.Input must refuse it: that is checked, and false reported.
 func (h *harness) startInput(name string, args ...string) (terminal.Terminal, bool) {
 	h.Helper()
 	cmd := h.c.Program(name, args...)
-	cmd.Stdin = true
+	cmd.Stdin, cmd.TTY = true, false
 	return h.startWithInput(cmd)
 }
 

@@ -17,17 +17,17 @@ var readRule = rule{
 		"Text at most 64 KiB, valid UTF-8, never cut inside a rune. Cursors are opaque, absolute since the start, and eviction never moves them; " +
 		"Truncated when the cursor's text is gone (Text starts at the oldest kept). Many readers, none destructive; readable after the end, until evicted.",
 	cases: []testCase{
-		{"at once", func(h *harness) {
+		{name: "at once", run: func(h *harness) {
 			t := h.start("hold")
 			h.waitText(t, "ready\n")
 			start := time.Now()
 			out := h.read(t, 0, bound)
-			if out.Text != "ready\n" || out.EOF() || out.Truncated || out.More {
+			if plain(out.Text) != "ready\n" || out.EOF() || out.Truncated || out.More {
 				h.Errorf("output that is there: %+v", out)
 			}
 			h.checkPrompt("a read of what is there", start)
 		}},
-		{"waits for output", func(h *harness) {
+		{name: "waits for output", run: func(h *harness) {
 			t := h.start("drip", "500ms", "one", "two", "three", "four")
 			var text string
 			var cursor int64
@@ -36,14 +36,14 @@ var readRule = rule{
 				if out.Text == "" {
 					h.Fatalf("after %q a read returned nothing, before its time and the end: %+v", text, out)
 				}
-				text += out.Text
+				text += plain(out.Text)
 				cursor = out.NextCursor
 				if !strings.HasPrefix("one\ntwo\nthree\nfour\n", text) {
 					h.Fatalf("output %q", text)
 				}
 			}
 		}},
-		{"waits for the end", func(h *harness) {
+		{name: "waits for the end", run: func(h *harness) {
 			t := h.start("drip", "0s", "one")
 			_, cursor := h.waitText(t, "one\n")
 			start := time.Now()
@@ -56,7 +56,7 @@ var readRule = rule{
 				h.Errorf("a read of a command that ends without output: %+v, want the end", out)
 			}
 		}},
-		{"wait passes", func(h *harness) {
+		{name: "wait passes", run: func(h *harness) {
 			t := h.start("hold")
 			_, cursor := h.waitText(t, "ready\n")
 			for _, wait := range []time.Duration{-1, 0, 300 * time.Millisecond} {
@@ -71,7 +71,7 @@ var readRule = rule{
 				h.checkPrompt("a short read", start)
 			}
 		}},
-		{"ctx ends this wait", func(h *harness) {
+		{name: "ctx ends this wait", run: func(h *harness) {
 			t := h.start("drip", "2s", "one")
 			because := errors.New("because")
 			ctx, cancel := context.WithCancelCause(h.Context())
@@ -89,19 +89,19 @@ var readRule = rule{
 			}
 			h.checkPrompt("a read whose context ended", start)
 			h.within(2*bound, "the other reader", all.Wait)
-			if otherErr != nil || other.Text != "one\n" {
+			if otherErr != nil || plain(other.Text) != "one\n" {
 				h.Errorf("the other reader got %q, %v", other.Text, otherErr)
 			}
 			h.checkExit(h.end(t), 0)
 		}},
-		{"all of it", func(h *harness) {
+		{name: "all of it", run: func(h *harness) {
 			// More than one read returns, and to the last byte.
 			t := h.start("lines", "40000")
 			text, truncated := h.all(t)
 			h.checkText(text, numbered(40000), truncated)
 			h.checkExit(h.end(t), 0)
 		}},
-		{"the last byte", func(h *harness) {
+		{name: "the last byte", run: func(h *harness) {
 			// Output right before the exit is read by those who wait for the
 			// end, every time.
 			for range 10 {
@@ -113,7 +113,7 @@ var readRule = rule{
 				}
 			}
 		}},
-		{"runes", func(h *harness) {
+		{name: "runes", run: func(h *harness) {
 			// Runes of all lengths, so that any cut of a read falls into one
 			// sooner or later.
 			want := strings.Repeat("aé漢😀", 20000)
@@ -121,7 +121,7 @@ var readRule = rule{
 			text, truncated := h.all(t)
 			h.checkText(text, want, truncated)
 		}},
-		{"runes in pieces", func(h *harness) {
+		{name: "runes in pieces", run: func(h *harness) {
 			t := h.start("bytes", "20ms", "é漢😀")
 			var cursor int64
 			var text string
@@ -138,12 +138,12 @@ var readRule = rule{
 			}
 			h.checkText(text, "é漢😀", false)
 		}},
-		{"bytes that are no text", func(h *harness) {
+		{name: "bytes that are no text", run: func(h *harness) {
 			t := h.start("print", `a\xffb\xc3`)
 			text, truncated := h.all(t)
 			h.checkText(text, "a\uFFFDb\uFFFD", truncated)
 		}},
-		{"cursors stay", func(h *harness) {
+		{name: "cursors stay", run: func(h *harness) {
 			// Read while old output is evicted; afterwards each cursor means
 			// what it meant, or its text is gone.
 			words := make([]string, 20)
@@ -189,7 +189,7 @@ var readRule = rule{
 				h.Errorf("%d of %d cursors are kept of %d bytes with a limit of 128", kept, len(pieces), len(text))
 			}
 		}},
-		{"truncated", func(h *harness) {
+		{name: "truncated", run: func(h *harness) {
 			cmd := h.c.Program("lines", "2000")
 			cmd.OutputLimit = 4096
 			t := h.startCommand(cmd)
@@ -203,14 +203,14 @@ var readRule = rule{
 			if !found {
 				text = out.Text
 			}
-			if text == "" || !strings.HasSuffix(numbered(2000), text) {
+			if text == "" || !strings.HasSuffix(numbered(2000), plain(text)) {
 				h.Errorf("%d bytes, not the end of the output: %q … %q", len(text), headOf(text), tailOf(text))
 			}
 			if again := h.read(t, out.NextCursor, 0); again.Truncated || again.Text != "" || !again.EOF() {
 				h.Errorf("behind the end: %+v", again)
 			}
 		}},
-		{"many readers", func(h *harness) {
+		{name: "many readers", run: func(h *harness) {
 			t := h.start("drip", "50ms", "one", "two", "three", "four", "five")
 			const n = 8
 			var got [n]string
@@ -228,6 +228,7 @@ var readRule = rule{
 			for _, text := range got {
 				h.checkText(text, "one\ntwo\nthree\nfour\nfive\n", false)
 			}
+			time.Sleep(100 * time.Millisecond)
 			text, truncated := h.all(t) // and once more, after the end
 			h.checkText(text, "one\ntwo\nthree\nfour\nfive\n", truncated)
 		}},

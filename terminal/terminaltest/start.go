@@ -17,7 +17,7 @@ var startRule = rule{
 	text: "Start returns after the command has started; a failed start returns an error, no id, and gives its slot back. " +
 		"The command is not bound to ctx. Ids are ours, unique in a manager, never reused.",
 	cases: []testCase{
-		{"started", func(h *harness) {
+		{name: "started", run: func(h *harness) {
 			m := h.manager()
 			before := time.Now()
 			t := h.start("hold")
@@ -39,7 +39,7 @@ var startRule = rule{
 			second := h.start("true").Info().ID
 			h.checkList(info.ID, second)
 		}},
-		{"unknown id", func(h *harness) {
+		{name: "unknown id", run: func(h *harness) {
 			h.start("true")
 			for _, id := range []string{"", "nonsense"} {
 				if t, err := h.m.Get(id); !errors.Is(err, terminal.ErrNotFound) || t != nil {
@@ -47,7 +47,7 @@ var startRule = rule{
 				}
 			}
 		}},
-		{"no such program", func(h *harness) {
+		{name: "no such program", run: func(h *harness) {
 			// Where a shell stands between, its start succeeds; the command
 			// must fail all the same.
 			m := h.manager()
@@ -61,7 +61,7 @@ var startRule = rule{
 				h.Errorf("after a failed start: %d terminals, busy %v", len(m.List()), m.Busy())
 			}
 		}},
-		{"slot given back", func(h *harness) {
+		{name: "slot given back", run: func(h *harness) {
 			h.limited(Limits{MaxTerminals: 1})
 			ended, cancel := context.WithCancel(h.Context())
 			cancel()
@@ -75,7 +75,7 @@ var startRule = rule{
 			}
 			h.start("hold")
 		}},
-		{"context ended before", func(h *harness) {
+		{name: "context ended before", run: func(h *harness) {
 			m := h.manager()
 			because := errors.New("because")
 			ctx, cancel := context.WithCancelCause(h.Context())
@@ -92,7 +92,7 @@ var startRule = rule{
 				h.Errorf("after a failed start: %d terminals, busy %v", len(m.List()), m.Busy())
 			}
 		}},
-		{"not bound to ctx", func(h *harness) {
+		{name: "not bound to ctx", run: func(h *harness) {
 			m := h.manager()
 			ctx, cancel := context.WithCancel(h.Context())
 			cmd := h.c.Program("drip", "300ms", "one", "two")
@@ -105,7 +105,7 @@ var startRule = rule{
 			text, truncated := h.all(t)
 			h.checkText(text, "one\ntwo\n", truncated)
 		}},
-		{"ids", func(h *harness) {
+		{name: "ids", run: func(h *harness) {
 			m := h.limited(Limits{MaxTerminals: 4})
 			seen := map[string]bool{}
 			var mu sync.Mutex // guards seen

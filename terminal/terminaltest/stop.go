@@ -17,7 +17,7 @@ var stopRule = rule{
 	text: "Stop ends the whole tree, waits until settled, returns the final Info; idempotent; a cancelled wait does not take back the accepted stop. " +
 		"What a command left behind at its natural end is not ended with it, is named in Info.Left, and ends with the manager.",
 	cases: []testCase{
-		{"final", func(h *harness) {
+		{name: "final", run: func(h *harness) {
 			m := h.manager()
 			t := h.start("hold")
 			h.waitText(t, "ready\n")
@@ -33,14 +33,14 @@ var stopRule = rule{
 				h.Errorf("the only command is stopped, and the Manager is busy")
 			}
 		}},
-		{"last words", func(h *harness) {
+		{name: "last words", run: func(h *harness) {
 			t := h.start("trap", "7")
 			h.waitText(t, "ready\n")
 			h.checkStopped(h.stop(t))
 			text, truncated := h.all(t)
 			h.checkText(text, "ready\nbye\n", truncated)
 		}},
-		{"whole tree", func(h *harness) {
+		{name: "whole tree", run: func(h *harness) {
 			file := filepath.Join(h.TempDir(), "beat")
 			t := h.start("family", file)
 			h.waitText(t, "ready\n")
@@ -55,12 +55,12 @@ var stopRule = rule{
 				h.Errorf("Left is %#v, want none and not unknown", info.Left)
 			}
 		}},
-		{"by force", func(h *harness) {
+		{name: "by force", run: func(h *harness) {
 			t := h.start("stubborn")
 			h.waitText(t, "ready\n")
 			h.checkStopped(h.stop(t))
 		}},
-		{"idempotent", func(h *harness) {
+		{name: "idempotent", run: func(h *harness) {
 			t := h.start("stubborn")
 			h.waitText(t, "ready\n")
 			var all sync.WaitGroup
@@ -81,14 +81,14 @@ var stopRule = rule{
 				h.checkSame(infos[0], info)
 			}
 		}},
-		{"after the end", func(h *harness) {
+		{name: "after the end", run: func(h *harness) {
 			t := h.start("exit", "3")
 			before := h.end(t)
 			info := h.stop(t)
 			h.checkSame(before, info)
 			h.checkExit(info, 3)
 		}},
-		{"cancelled wait", func(h *harness) {
+		{name: "cancelled wait", run: func(h *harness) {
 			because := errors.New("because")
 			for _, d := range []time.Duration{0, 100 * time.Millisecond} {
 				t := h.start("stubborn")
@@ -112,7 +112,7 @@ var stopRule = rule{
 				h.checkStopped(h.end(t))
 			}
 		}},
-		{"left behind", func(h *harness) {
+		{name: "left behind", run: func(h *harness) {
 			file := filepath.Join(h.TempDir(), "beat")
 			t := h.start("leave", file)
 			h.waitText(t, "left\n")
@@ -125,6 +125,7 @@ var stopRule = rule{
 			if len(info.Left) != 1 || info.Left[0].PID == 0 || !strings.Contains(info.Left[0].Command, "beat") {
 				h.Errorf("Left is %#v, want the child beat", info.Left)
 			}
+			time.Sleep(15 * beatInterval)
 			h.waitBeat(file) // not ended with its parent
 			h.close()
 			h.checkDead(file)

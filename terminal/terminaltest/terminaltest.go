@@ -11,7 +11,8 @@
 //		})
 //	}
 //
-// Each case is a subtest RULE/CASE with a Manager of its own, which it closes.
+// Each case is a subtest RULE/CASE with a Manager of its own, which it closes;
+// in real time cases run in parallel.
 // Its log starts with the rule, so that a failure says what was broken. Where a
 // Manager lacks something (see [Config]) the case asserts what it must do
 // instead. No case waits for ever, and no case expects real time to be quick:
@@ -83,8 +84,9 @@ type rule struct {
 
 // A testCase pins one sentence of a rule.
 type testCase struct {
-	name string
-	run  func(h *harness)
+	name  string
+	run   func(h *harness)
+	alone bool // no other case may run at the same time
 }
 
 // rules are all, in the order of the contract.
@@ -96,15 +98,18 @@ func rules() []rule {
 
 // Test runs every case as a subtest of t.
 func Test(t *testing.T, c Config) {
-	bubble := c.Bubble
-	if bubble == nil {
-		bubble = func(t *testing.T, f func(t *testing.T)) { f(t) }
-	}
 	for _, r := range rules() {
 		t.Run(r.name, func(t *testing.T) {
 			for _, tc := range r.cases {
 				t.Run(tc.name, func(t *testing.T) {
-					bubble(t, func(t *testing.T) { runCase(t, c, r, tc) })
+					if c.Bubble != nil {
+						c.Bubble(t, func(t *testing.T) { runCase(t, c, r, tc) })
+						return
+					}
+					if !tc.alone { // cases mostly sleep
+						t.Parallel()
+					}
+					runCase(t, c, r, tc)
 				})
 			}
 		})
