@@ -38,6 +38,7 @@ func TestMain(m *testing.M) {
 var update = flag.Bool("update", false, "update the scripts in testdata")
 
 func TestScripts(t *testing.T) {
+	t.Parallel()
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "script"),
 		RequireExplicitExec: true,
@@ -426,6 +427,7 @@ func TestRefusedCreateRunsNothing(t *testing.T) {
 // A terminal gets colours unless NO_COLOR says no, and lines that fit 80
 // columns.
 func TestDemoOnATerminal(t *testing.T) {
+	t.Parallel()
 	for _, noColor := range []bool{false, true} {
 		t.Run(fmt.Sprintf("NO_COLOR=%v", noColor), func(t *testing.T) {
 			t.Parallel()

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -86,7 +87,7 @@ func (r *Report) setOutput(plain string, truncated bool, budget int) {
 // setError makes err the error, if it is one.
 func (r *Report) setError(err error) {
 	if err != nil {
-		r.Error = jsonHead(err.Error(), errorBudget)
+		r.Error = jsonHead(strings.TrimPrefix(err.Error(), "bridge: "), errorBudget)
 	}
 }
 

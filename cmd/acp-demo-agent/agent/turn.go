@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -185,7 +186,7 @@ func (t *turn) exec(ctx context.Context, call *bridge.Call, req request) {
 		budget = outputTextBudget
 	}
 	r.setOutput(result.Output, result.Truncated, budget)
-	if ctx.Err() == nil { // a cancel is an outcome, and needs no reason
+	if r.Outcome != terminal.Cancelled { // that needs no reason
 		r.setError(err)
 	}
 	// The content is the bridge's: the terminal, or what the command has written.
@@ -211,7 +212,7 @@ func (t *turn) background(ctx context.Context, call *bridge.Call, req request) {
 // report is what is known of a command of the session.
 func (t *turn) report(info terminal.Info) Report {
 	p, terminalID := t.session.state.Presentation(info.ID)
-	return report(info, p, terminalID)
+	return report(info, cmp.Or(p, bridge.PresentText), terminalID)
 }
 
 // jobs lists what bg started.
