@@ -403,7 +403,7 @@ func (c *Call) readOutputs(commands []*command, deadline time.Time) {
 				}
 			}
 		case *textPresenter:
-			text, _, _ := readPlain(term, 2*terminal.TextLimit)
+			text, _, _ := readPlain(term, 2*terminal.TextLimit, 0)
 			s.mu.Lock()
 			show.text = text
 			s.mu.Unlock()
@@ -424,7 +424,7 @@ func (c *Call) readReleased() {
 	}
 	s.mu.Unlock()
 	for _, k := range ended {
-		out, _, _ := readPlain(k.term, terminal.TextLimit)
+		out, _, _ := readPlain(k.term, terminal.TextLimit, 0)
 		s.mu.Lock()
 		k.final = &out
 		s.mu.Unlock()

@@ -237,3 +237,17 @@ func (a *agent) CloseSession(context.Context, acp.CloseSessionRequest) (acp.Clos
 }
 
 func (a *agent) Close() error { return a.w.b.Close() }
+
+// synctestWorld is in for tests in which the client does what no client should:
+// they look at what they expect to be left, and the audit does not.
+func synctestWorld(t *testing.T, k kind, o *bridge.Options, f func(w *world)) {
+	synctest.Test(t, func(t *testing.T) {
+		w := open(t, k, o)
+		f(w)
+		w.local.Close()
+		w.c.Close()
+		if w.Failed() {
+			w.Logf("the wire:\n%s", w.c.Transcript())
+		}
+	})
+}

@@ -42,7 +42,11 @@ type Result struct {
 // its output or its end could not be found out.
 func (s *State) result(k *command) (*Result, error) {
 	info := k.term.Info()
-	out, truncated, err := readPlain(k.term, s.b.opts.ResultLimit)
+	var fresh time.Duration
+	if k.route.client && k.live() {
+		fresh = 2 * terminal.PollMin
+	}
+	out, truncated, err := readPlain(k.term, s.b.opts.ResultLimit, fresh)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if info.Outcome.Ended() && err == nil {
@@ -68,23 +72,30 @@ func (s *State) result(k *command) (*Result, error) {
 }
 
 // readPlain returns the output of t that can be read now as plain text, the
-// last limit bytes of it.
-func readPlain(t terminal.Terminal, limit int) (out string, truncated bool, err error) {
+// last limit bytes of it. A client is asked for the output of a running command
+// while somebody waits for it, so fresh is how long to wait for what is new.
+func readPlain(t terminal.Terminal, limit int, fresh time.Duration) (out string, truncated bool, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), terminal.OutputTimeout)
 	defer cancel()
 	p := view.Plainer{Max: limit + 4} // a rune more, so that what is over the limit shows
+	var wait time.Duration
 	var cursor int64
 	for {
-		o, err := t.ReadOutput(ctx, cursor, 0)
+		o, err := t.ReadOutput(ctx, cursor, wait)
+		_, _ = p.Write([]byte(o.Text))
 		truncated = truncated || o.Truncated
 		cursor = o.NextCursor
-		_, _ = p.Write([]byte(o.Text))
-		if err != nil || !o.More {
-			out = p.String()
-			if len(out) > limit {
-				out, truncated = text.Tail(out, limit), true
-			}
-			return out, truncated, err
+		switch {
+		case err == nil && o.More:
+			continue
+		case err == nil && !o.EOF() && wait < fresh:
+			wait = fresh
+			continue
 		}
+		out = p.String()
+		if len(out) > limit {
+			out, truncated = text.Tail(out, limit), true
+		}
+		return out, truncated, err
 	}
 }
