@@ -678,7 +678,7 @@ func TestSignalOutcome(t *testing.T) {
 	if info := wait(t, term); info.Outcome != terminal.Exited || info.Exit.Code == nil || *info.Exit.Code != 137 {
 		t.Errorf("a signal below the shell: %s, %+v", info.Outcome, info.Exit)
 	}
-	term = start(t, m, terminal.Command{Line: "sleep 300"})
+	term = start(t, m, terminal.Command{Args: []string{"sleep", "300"}}) // a starting shell may lose it
 	if err := term.Signal(syscall.SIGINT); err != nil {
 		t.Error(err)
 	}

@@ -75,8 +75,8 @@ func FuzzStreams(f *testing.F) {
 }
 
 func TestMarksAreBounded(t *testing.T) {
-	o := newOutput(8*maxMarks, nil)
-	for range 4 * maxMarks {
+	o := newOutput(4*maxMarks, nil)
+	for range 2 * maxMarks {
 		o.write(terminal.Stdout, []byte("o"))
 		o.write(terminal.Stderr, []byte("e"))
 	}
@@ -89,7 +89,7 @@ func TestMarksAreBounded(t *testing.T) {
 			t.Errorf("%s: %d bytes, truncated: %v; want only %q, and a gap", name, len(c.Text), c.Truncated, letter)
 		}
 	}
-	if start, end := o.buf.Bounds(); start != 0 || end != 8*maxMarks {
+	if start, end := o.buf.Bounds(); start != 0 || end != 4*maxMarks {
 		t.Errorf("the output itself is %d..%d, want all of it", start, end)
 	}
 }
