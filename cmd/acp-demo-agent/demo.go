@@ -251,34 +251,34 @@ func (p *player) session(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
 		p.foreground, p.timeout, p.background, p.cancel, p.leaveBehind,
 	} {
-		if err := step(ctx); err != nil {
-			return err
+		if err = step(ctx); err != nil {
+			break
 		}
 	}
+	// Also after an interrupt: a session that is not closed leaks its terminals.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*terminal.SettleTimeout)
+	defer cancel()
 	p.screen.event("session/close")
-	if _, err := p.conn.CloseSession(ctx, acp.CloseSessionRequest{SessionId: p.id}); err != nil {
-		return fmt.Errorf("session/close: %w", err)
+	if _, closeErr := p.conn.CloseSession(ctx, acp.CloseSessionRequest{SessionId: p.id}); closeErr != nil {
+		err = errors.Join(err, fmt.Errorf("session/close: %w", closeErr))
 	}
-	return nil
+	return err
 }
 
 func (p *player) foreground(ctx context.Context) error {
 	r, _, err := p.prompt(ctx, `!for i in 1 2 3; do echo "compiling $i of 3"; sleep 0.2; done; exit 3`)
-	p.row("foreground", r, expect(r, terminal.Exited, "compiling 3 of 3"))
-	return err
+	return p.row(err, "foreground", r, expect(r, terminal.Exited, "compiling 3 of 3"))
 }
 
 func (p *player) timeout(ctx context.Context) error {
 	r, _, err := p.prompt(ctx, `run --timeout 1s -- echo "waiting for a server"; sleep 60`)
-	p.row("timeout", r, expect(r, terminal.TimedOut, "waiting for a server"))
-	return err
+	return p.row(err, "timeout", r, expect(r, terminal.TimedOut, "waiting for a server"))
 }
 
 func (p *player) background(ctx context.Context) error {
 	r, _, err := p.prompt(ctx, `bg --input -- echo "ready"; while read -r x; do echo "got $x"; done`)
 	if err != nil || r.Outcome != terminal.Running {
-		p.row("background", r, expect(r, terminal.Running, ""))
-		return err
+		return p.row(err, "background", r, expect(r, terminal.Running, ""))
 	}
 	id, cursor := r.ID, int64(0)
 	p.screen.forget()
@@ -311,8 +311,7 @@ func (p *player) background(ctx context.Context) error {
 		return err
 	}
 	r, _, err = p.prompt(ctx, "kill "+id)
-	p.row("background", r, expect(r, terminal.Stopped, "got hello"))
-	return err
+	return p.row(err, "background", r, expect(r, terminal.Stopped, "got hello"))
 }
 
 // read asks for output of a background command.
@@ -326,22 +325,26 @@ func (p *player) read(ctx context.Context, id string, cursor int64) (r agent.Rea
 
 func (p *player) cancel(ctx context.Context) error {
 	p.screen.forget()
+	waiting, stop := context.WithCancel(ctx)
+	defer stop()
 	cancelled := make(chan error, 1)
-	go func() { // joined below: a prompt is answered at the end of ctx at the latest
-		cancelled <- p.await(ctx, "deploying")
-		p.screen.event("session/cancel")
-		_ = p.conn.Cancel(ctx, acp.CancelNotification{SessionId: p.id})
+	go func() { // joined below
+		err := p.await(waiting, "deploying")
+		if err == nil {
+			p.screen.event("session/cancel")
+			err = p.conn.Cancel(waiting, acp.CancelNotification{SessionId: p.id})
+		}
+		cancelled <- err
 	}()
 	r, _, err := p.prompt(ctx, `!echo "deploying"; sleep 60`)
-	p.row("cancel", r, expect(r, terminal.Cancelled, "deploying"))
-	return errors.Join(err, <-cancelled)
+	stop()
+	return p.row(errors.Join(err, <-cancelled), "cancel", r, expect(r, terminal.Cancelled, "deploying"))
 }
 
 // leaveBehind starts what the end of the session has to end.
 func (p *player) leaveBehind(ctx context.Context) error {
 	r, _, err := p.prompt(ctx, `bg -- sleep 300`)
-	p.row("left running", r, expect(r, terminal.Running, ""))
-	return err
+	return p.row(err, "left running", r, expect(r, terminal.Running, ""))
 }
 
 // prompt sends a prompt of one line and returns the rawOutput of its tool call,
@@ -351,6 +354,9 @@ func (p *player) prompt(ctx context.Context, line string) (r agent.Report, raw j
 	p.screen.event(line)
 	_, err = p.conn.Prompt(ctx, acp.PromptRequest{SessionId: p.id, Prompt: []acp.ContentBlock{acp.TextBlock(line)}})
 	if err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx) // the SDK hides it
+		}
 		return r, nil, fmt.Errorf("%s: %w", line, err)
 	}
 	if err := p.until(ctx, func() bool { return p.screen.drawnMessages() >= int(p.client.messages.Load()) }); err != nil {
@@ -386,9 +392,12 @@ func (p *player) until(ctx context.Context, done func() bool) error {
 	return nil
 }
 
-// row adds a line to the summary.
-func (p *player) row(step string, r agent.Report, wrong string) {
-	p.rows = append(p.rows, row{scene: p.scene.presentation, step: step, report: r, wrong: wrong})
+// row adds a line to the summary, unless there is an error, which it returns.
+func (p *player) row(err error, step string, r agent.Report, wrong string) error {
+	if err == nil {
+		p.rows = append(p.rows, row{scene: p.scene.presentation, step: step, report: r, wrong: wrong})
+	}
+	return err
 }
 
 // expect returns what is wrong with a report, or "".
