@@ -86,6 +86,12 @@ func (l *line) put(col int, r rune) int {
 		}
 		return stop
 	}
+	if col < len(l.cells) && l.cells[col] == string(r) { // it stays, as most of a bar does
+		for col++; col < len(l.cells) && l.cells[col] == tailCell; {
+			col++
+		}
+		return col
+	}
 	switch width(r) {
 	case 0:
 		if head := l.head(col - 1); head >= 0 && len(l.cells[head]) < markLimit {
@@ -95,23 +101,12 @@ func (l *line) put(col int, r rune) int {
 	case 2:
 		l.clear(col)
 		l.clear(col + 1)
-		l.cells[col], l.cells[col+1] = l.cell(col, r), tailCell
+		l.cells[col], l.cells[col+1] = string(r), tailCell
 		return col + 2
 	}
 	l.clear(col)
-	l.cells[col] = l.cell(col, r)
+	l.cells[col] = string(r)
 	return col + 1
-}
-
-// cell returns string(r), without an allocation where the cell at a column or
-// the one before it has it already, as in most bars.
-func (l *line) cell(col int, r rune) string {
-	for i := col; i >= max(col-1, 0); i-- {
-		if c := l.cells[i]; c == string(r) {
-			return c
-		}
-	}
-	return string(r)
 }
 
 // pad makes the line n cells long, if it is shorter.
@@ -189,7 +184,7 @@ func (l *line) insert(col, n int) {
 
 // width returns how many columns a terminal gives to r.
 func width(r rune) int {
-	if r < 0x300 {
+	if r < 0x300 || 0x2500 <= r && r < 0x25a0 { // what bars are made of, too
 		return 1
 	}
 	return ansi.StringWidthWc(string(r))
