@@ -42,7 +42,7 @@ func (r *orderedReader) Read(p []byte) (int, error) {
 		if r.err != nil {
 			return 0, r.err
 		}
-		r.rest, r.err = r.in.ReadBytes('\n')
+		r.rest, r.err = r.line()
 		var line struct {
 			Method string `json:"method"`
 		}
@@ -60,6 +60,24 @@ func (r *orderedReader) Read(p []byte) (int, error) {
 		return 0, r.err
 	}
 	return n, nil
+}
+
+// maxLine is the length of a line at which the SDK gives the connection up.
+const maxLine = 10 << 20
+
+// line reads a line, or maxLine bytes of one that is too long.
+func (r *orderedReader) line() ([]byte, error) {
+	var line []byte
+	for {
+		part, err := r.in.ReadSlice('\n')
+		line = append(line, part...)
+		switch {
+		case err != bufio.ErrBufferFull:
+			return line, err
+		case len(line) >= maxLine:
+			return line, nil
+		}
+	}
 }
 
 // A counter counts, and waits for a count.

@@ -59,6 +59,8 @@ func TestReader(t *testing.T) {
 		{"a release behind updates that nobody handles", update + update + release, time.Second},
 		{"a second release does not wait for the same updates", update + release + release, time.Second},
 		{"no JSON", "{\n\n[]\nnull\n" + release, 0},
+		{"a line without an end", strings.Repeat("x", 11<<20), 0},
+		{"a long update", update[:1] + strings.Repeat(" ", 1<<20) + update[1:] + release, time.Second},
 		{"a long line", strings.Repeat("x", 1<<20) + "\n" + release, 0},
 	}
 	for _, test := range tests {
@@ -66,7 +68,7 @@ func TestReader(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := acphost.New(func(acp.SessionId) terminal.Manager { return nil }, nil)
 				start := time.Now()
-				got, err := io.ReadAll(h.Reader(iotest.HalfReader(strings.NewReader(test.in))))
+				got, err := io.ReadAll(h.Reader(strings.NewReader(test.in)))
 				if err != nil || string(got) != test.in {
 					t.Errorf("read %.40q, %v", got, err)
 				}
