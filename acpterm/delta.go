@@ -104,7 +104,7 @@ func (s *stream) compare(snapshot string, truncated bool) (string, place) {
 
 	const slack = 8 // clients cut at a character, or miss the limit by one
 	full := len(snapshot) > s.limit-slack && len(snapshot) < s.limit+slack
-	slid := !s.keepsHead && (truncated || s.cut || full)
+	slid := !s.keepsHead && (truncated || s.cut || full && !isGrown)
 	switch {
 	case isGrown && !slid:
 		s.remember(snapshot)

@@ -64,7 +64,7 @@ func newManager(conn Conn, session acp.SessionId, o Options) *Manager {
 // gives is [ErrBadReply], the end of the connection [terminal.ErrConnectionLost].
 func (m *Manager) Start(ctx context.Context, cmd terminal.Command) (terminal.Terminal, error) {
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		return nil, m.peer.failure(ctx, acp.ClientMethodTerminalCreate, errStopWaiting)
 	}
 	cmd = cmd.Clone()
 	req, err := m.request(cmd)
@@ -217,17 +217,10 @@ func (m *Manager) hold(id string) (*ledger.Release, error) {
 		return nil, fmt.Errorf("%w: a terminal without an id", ErrBadReply)
 	}
 	duty, ok := m.duties.Hold(id)
-	if !ok && duty.Sent() {
-		// An id may come again once it is released, and the answer to the
-		// release may be overtaken.
-		timer := time.NewTimer(terminal.ReleaseTimeout)
-		defer timer.Stop()
-		select {
-		case <-duty.Settled():
-			duty, ok = m.duties.Hold(id)
-		case <-m.peer.gone:
-		case <-timer.C:
-		}
+	if !ok && !duty.Sent().IsZero() && m.settled(duty, terminal.ReleaseTimeout, nil) {
+		// An id may come again once it is released, and its create may overtake
+		// the answer to the release.
+		duty, ok = m.duties.Hold(id)
 	}
 	if !ok {
 		// Which of the two commands the id stands for, nobody can say, so
@@ -306,16 +299,36 @@ func (m *Manager) release(duty *ledger.Release, giveUp <-chan struct{}) {
 		}
 		duty.Settle()
 	}()
-	timer := time.NewTimer(terminal.ReleaseTimeout)
+	if !m.settled(duty, terminal.ReleaseTimeout, giveUp) {
+		m.options.Logger.Warn("acpterm: terminal/release is not answered", "terminal", duty.ID)
+	}
+}
+
+// releaseAgain is the last try for a terminal whose release is not answered. The
+// first one gets the time that it has left.
+func (m *Manager) releaseAgain(duty *ledger.Release) {
+	sent := duty.Sent()
+	if sent.IsZero() || m.settled(duty, time.Until(sent.Add(terminal.ReleaseTimeout)), nil) {
+		return
+	}
+	m.release(duty, nil)
+}
+
+// settled waits within limit until a release is answered, and reports whether it
+// was. With the connection, what the client held for us has ended.
+func (m *Manager) settled(duty *ledger.Release, limit time.Duration, giveUp <-chan struct{}) bool {
+	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
 	case <-duty.Settled():
 	case <-m.peer.gone:
-		duty.Settle() // what the client held has ended with it
+		duty.Settle()
 	case <-giveUp:
+		return false
 	case <-timer.C:
-		m.options.Logger.Warn("acpterm: terminal/release is not answered", "terminal", duty.ID)
+		return false
 	}
+	return true
 }
 
 // Get implements [terminal.Manager].
@@ -393,12 +406,9 @@ func (m *Manager) settleAll() error {
 		case <-m.expired:
 		}
 	}
-	// The last try for every release that was not answered.
 	var again sync.WaitGroup
 	for _, duty := range m.duties.Open() {
-		if duty.Sent() {
-			again.Go(func() { m.release(duty, nil) })
-		}
+		again.Go(func() { m.releaseAgain(duty) })
 	}
 	again.Wait()
 	if m.peer.lost() {
@@ -412,7 +422,7 @@ func (m *Manager) leaks(live []*term) error {
 	var leaks []terminal.Leak
 	for _, duty := range m.duties.Open() {
 		leak := terminal.Leak{What: acp.ClientMethodTerminalRelease, Err: errNoAnswer}
-		if !duty.Sent() {
+		if duty.Sent().IsZero() {
 			leak.Err = errors.New("not sent: Options.Created has not returned")
 		}
 		for _, t := range live {
@@ -454,8 +464,8 @@ func (m *Manager) ended(*term) {
 	}
 }
 
-// settled is called when nothing more is to be done about t.
-func (m *Manager) settled(t *term) {
+// forgetLive is called when nothing more is to be done about t.
+func (m *Manager) forgetLive(t *term) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.live = slices.DeleteFunc(m.live, func(other *term) bool { return other == t })

@@ -156,6 +156,18 @@ func (t *term) requestStop() {
 	}
 }
 
+// settled waits until the terminal of an ended command is released, and tells the
+// client once more if it has not answered.
+func (t *term) settled(limit time.Duration) {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-t.over:
+		t.manager.releaseAgain(t.duty)
+	case <-timer.C:
+	}
+}
+
 // update changes what is known of the command.
 func (t *term) update(change func(*terminal.Info)) {
 	t.mu.Lock()

@@ -120,7 +120,7 @@ func (t *term) run() {
 			t.duty.Settle()
 		}
 	}
-	t.manager.settled(t)
+	t.manager.forgetLive(t)
 }
 
 // ended reports whether the end of the command is known, as far as it will be.

@@ -141,14 +141,22 @@ func (e *Entry[O]) Terminal() terminal.Terminal {
 	return e.term
 }
 
-// TakePending reports whether a command of owner was shown and not taken note
-// of, and takes note: the next call returns false until another one is shown.
-func (l *Ledger[O]) TakePending(owner O) bool {
+// Owner returns who owns the command now.
+func (e *Entry[O]) Owner() O {
+	e.ledger.mu.Lock()
+	defer e.ledger.mu.Unlock()
+	return e.owner
+}
+
+// TakePending reports whether a command whose owner matches was shown and not
+// taken note of, and takes note: the next call returns false until another one
+// is shown. Match is called under the Ledger's lock: it must not call back.
+func (l *Ledger[O]) TakePending(match func(owner O) bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	taken := false
 	for _, e := range l.entries {
-		if e.owner == owner && e.pending {
+		if e.pending && match(e.owner) {
 			e.pending = false
 			taken = true
 		}

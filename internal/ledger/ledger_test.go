@@ -42,6 +42,10 @@ func reserve(t *testing.T, l *ledger.Ledger[string], owner string, slot bool) *l
 	return e
 }
 
+func is(owner string) func(string) bool {
+	return func(o string) bool { return o == owner }
+}
+
 func TestSlotsAreReservedBeforeTheStart(t *testing.T) {
 	// Any number of starts at once get no more slots than there are.
 	l := ledger.New[string](2)
@@ -114,20 +118,20 @@ func TestLimitEvictsTheOldestEnded(t *testing.T) {
 func TestPendingOutlivesTheCommand(t *testing.T) {
 	l := ledger.New[string](1)
 	e := reserve(t, l, "call", false)
-	if l.TakePending("call") {
+	if l.TakePending(is("call")) {
 		t.Error("pending before it was shown")
 	}
 	e.Show()
 	term := newFake("1")
 	e.Started(term)
 	close(term.done)
-	if !l.TakePending("call") {
+	if !l.TakePending(is("call")) {
 		t.Error("not pending after the end")
 	}
-	if l.TakePending("call") {
+	if l.TakePending(is("call")) {
 		t.Error("pending twice")
 	}
-	if l.TakePending("other") {
+	if l.TakePending(is("other")) {
 		t.Error("another call's is pending")
 	}
 }
@@ -187,7 +191,7 @@ func TestReleases(t *testing.T) {
 		if again, ok := r.Hold("a"); ok || again != a {
 			t.Errorf("an id that lives: %v, %v", again, ok)
 		}
-		if a.Send(); !a.Sent() || b.Sent() {
+		if a.Send(); a.Sent().IsZero() || !b.Sent().IsZero() {
 			t.Errorf("sent: %v, %v", a.Sent(), b.Sent())
 		}
 		var all sync.WaitGroup
@@ -224,7 +228,7 @@ func ExampleLedger() {
 
 	_, err = l.Reserve("call 2", true)
 	fmt.Println(err)
-	fmt.Println(l.TakePending("call 1"), l.TakePending("call 1"))
+	fmt.Println(l.TakePending(is("call 1")), l.TakePending(is("call 1")))
 	// Output:
 	// too many terminals: 1 of 1 run already
 	// true false

@@ -3,6 +3,7 @@ package ledger
 import (
 	"slices"
 	"sync"
+	"time"
 )
 
 // Releases lists what a peer holds for us and must be told to release, each
@@ -21,7 +22,7 @@ type Release struct {
 
 	releases *Releases
 	settled  chan struct{} // closed by Settle
-	sent     bool          // guarded by Releases.mu
+	sent     time.Time     // guarded by Releases.mu
 }
 
 // Hold enters a duty, or returns the one that there is for id already, and
@@ -41,15 +42,17 @@ func (r *Releases) Hold(id string) (*Release, bool) {
 	return h, true
 }
 
-// Send marks that the peer is being told.
+// Send marks that the peer is being told. Only the first call counts.
 func (h *Release) Send() {
 	h.releases.mu.Lock()
 	defer h.releases.mu.Unlock()
-	h.sent = true
+	if h.sent.IsZero() {
+		h.sent = time.Now()
+	}
 }
 
-// Sent reports whether Send was called.
-func (h *Release) Sent() bool {
+// Sent returns when the peer was told first, or the zero time.
+func (h *Release) Sent() time.Time {
 	h.releases.mu.Lock()
 	defer h.releases.mu.Unlock()
 	return h.sent
