@@ -385,7 +385,7 @@ func (p *Pager) lines(ctx context.Context, from, n int64, last bool) (lines []st
 			rest = after
 		}
 		cursor = out.NextCursor
-		if !out.More {
+		if !out.More || cursor >= p.end.cursor {
 			break
 		}
 	}
