@@ -277,14 +277,14 @@ func TestPagerAgainstSplit(t *testing.T) {
 		bubble(t, 1<<20, func(t *testing.T, s *script) {
 			rng := rand.New(rand.NewPCG(seed, 1))
 			p := view.NewPager(s, &view.PagerOptions{Raw: true})
-			var all string
+			var all strings.Builder
 			got := map[int64]string{}
 			last := int64(0)
 			for range 40 {
 				text := strings.Repeat([]string{"a", "bc", "\n", "x\n", "é\n\n", strings.Repeat("long", 3000)}[rng.IntN(6)], 1+rng.IntN(3))
-				all += text
+				all.WriteString(text)
 				s.write(text)
-				lines := strings.Split(all, "\n")
+				lines := strings.Split(all.String(), "\n")
 				total := int64(len(lines))
 				if lines[total-1] == "" {
 					lines = lines[:total-1]
@@ -324,7 +324,7 @@ func TestPagerAgainstSplit(t *testing.T) {
 				}
 				read = len(page.Lines) > 0
 			}
-			for i, l := range strings.Split(strings.TrimSuffix(all, "\n"), "\n") {
+			for i, l := range strings.Split(strings.TrimSuffix(all.String(), "\n"), "\n") {
 				if got[int64(i+1)] != l {
 					t.Fatalf("seed %d: line %d is %q, want %q", seed, i+1, got[int64(i+1)], l)
 				}
