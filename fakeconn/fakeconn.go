@@ -397,7 +397,7 @@ func (c *Client) Audit() error {
 func (c *Client) Close() error {
 	select {
 	case c.closing <- struct{}{}:
-	default:
+	default: // not a sync.Once, whose mutex would stop the clock of a bubble
 		<-c.closed
 		return c.closeErr
 	}
