@@ -111,6 +111,7 @@ type Manager struct {
 	env    execenv.Env
 	own    *execenv.Local // closed by Close; nil if the executors are the caller's
 	ending chan struct{}  // closed when Close begins
+	swept  chan struct{}  // closed when own is
 	close  func() error   // the one Close
 	ids    atomic.Int64   // given by the default NewID
 
@@ -121,8 +122,8 @@ type Manager struct {
 	live   int             // slots of commands that start or run
 	kept   []*term         // in the order of their starts
 	bytes  int             // reserved by the buffers of kept
-	left   []leftover      // what outlived ended commands
-	leaks  []terminal.Leak // what could not be ended
+	left   []leftover      // what outlived ended commands of the caller's executors
+	leaks  []terminal.Leak // what could not be ended of it
 	expiry *time.Timer     // evicts what KeepEnded is over for; nil before it is needed
 
 	wg sync.WaitGroup // all goroutines; Add while !closed or from one of them
@@ -134,6 +135,7 @@ var _ terminal.Manager = (*Manager)(nil)
 func New(opts *Options) *Manager {
 	m := &Manager{
 		ending: make(chan struct{}),
+		swept:  make(chan struct{}),
 	}
 	m.close = sync.OnceValue(m.shutdown)
 	if opts != nil {
@@ -153,7 +155,7 @@ func New(opts *Options) *Manager {
 		m.env = execenv.ClassShell.Env()
 	}
 	if o.Executors == nil {
-		m.own = execenv.NewLocal(nil)
+		m.own = execenv.NewLocal(&execenv.LocalOptions{Grace: o.Grace})
 		o.Executors = map[string]execenv.Executor{Local: m.own}
 	}
 	if o.Default == "" {
@@ -357,11 +359,12 @@ func (m *Manager) ended(t *term) {
 	if !t.started {
 		m.bytes -= t.bytes // never kept
 	}
-	switch left := len(t.final.Left) > 0; {
-	case left && m.closed:
-		m.leaks = append(m.leaks, terminal.Leak{ID: t.info.ID, What: "process", Procs: t.final.Left})
-	case left:
-		m.left = append(m.left, leftover{t.info.ID, t.sess})
+	if len(t.final.Left) > 0 && m.own == nil { // its own executor sees to it
+		if l := (leftover{t.info.ID, t.sess}); m.closed {
+			m.wg.Go(func() { l.end(m) })
+		} else {
+			m.left = append(m.left, l)
+		}
 	}
 	m.expire(time.Now())
 }
@@ -464,48 +467,24 @@ func (m *Manager) shutdown() error {
 	}
 	m.mu.Unlock()
 
+	var err error
+	if m.own != nil {
+		err = m.own.Close()
+		close(m.swept)
+	}
 	joined := make(chan struct{})
 	go func() {
 		m.wg.Wait()
 		close(joined)
 	}()
-	var unsettled []terminal.Leak
 	select {
 	case <-joined:
 	case <-time.After(m.opts.Grace + terminal.SettleTimeout):
 		// Only a process that nothing can kill, or an executor that hangs.
-		unsettled = append(unsettled, terminal.Leak{What: "goroutine", Err: errUnsettled})
+		return errors.Join(err, &terminal.LeakError{Leaks: []terminal.Leak{{What: "goroutine", Err: errUnsettled}}})
 	}
-	var err error
-	if m.own != nil {
-		err = m.own.Close()
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return mergeLeaks(append(m.leaks, unsettled...), err)
-}
-
-// mergeLeaks returns the leaks of the Manager together with those that its
-// executor reports, each process once.
-func mergeLeaks(leaks []terminal.Leak, err error) error {
-	known := map[int]bool{}
-	for _, leak := range leaks {
-		for _, p := range leak.Procs {
-			known[p.PID] = true
-		}
-	}
-	if more, ok := errors.AsType[*terminal.LeakError](err); ok {
-		err = nil
-		for _, leak := range more.Leaks {
-			procs := slices.DeleteFunc(slices.Clone(leak.Procs), func(p terminal.Proc) bool { return known[p.PID] })
-			if len(procs) > 0 || len(leak.Procs) == 0 {
-				leak.Procs = procs
-				leaks = append(leaks, leak)
-			}
-		}
-	}
-	if len(leaks) > 0 {
-		return errors.Join(&terminal.LeakError{Leaks: leaks}, err)
+	if len(m.leaks) > 0 {
+		return &terminal.LeakError{Leaks: m.leaks}
 	}
 	return err
 }

@@ -139,7 +139,7 @@ func (t *term) supervise() {
 	}
 	left := []terminal.Proc(nil)
 	if stopped {
-		left = t.sess.StopTree(t.m.opts.Grace)
+		left = t.stopTree()
 	}
 	if t.in != nil {
 		t.in.end()
@@ -149,7 +149,7 @@ func (t *term) supervise() {
 	case stopped:
 	case isClosed(t.stop) || isClosed(t.m.ending):
 		// After the exit: the outcome is decided, but nothing may stay.
-		left = t.sess.StopTree(t.m.opts.Grace)
+		left = t.stopTree()
 		t.out.drain(nil, nil)
 	default:
 		left = t.sess.Survivors()
@@ -169,6 +169,15 @@ func (t *term) supervise() {
 	info.Ended = time.Now()
 	t.final = info
 	t.m.ended(t)
+}
+
+// stopTree ends the process and all that it started.
+func (t *term) stopTree() []terminal.Proc {
+	if t.m.own != nil && isClosed(t.m.ending) {
+		<-t.m.swept // the executor ends everything, in one sweep
+		return t.sess.Survivors()
+	}
+	return t.sess.StopTree(t.m.opts.Grace)
 }
 
 // wait waits for the exit of the process, or for a reason to end it.

@@ -1,0 +1,72 @@
+package localterm_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/termbridge/termbridge/localterm"
+	"github.com/termbridge/termbridge/terminal"
+)
+
+// A command whose output is followed, and that keeps what it printed before
+// its time was over.
+func Example() {
+	ctx := context.Background()
+	m := localterm.New(nil)
+	defer m.Close()
+
+	t, err := m.Start(ctx, terminal.Command{
+		Line:    "echo working; sleep 60",
+		TTY:     true,
+		Timeout: 500 * time.Millisecond,
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for out, err := range terminal.Follow(ctx, t, 0) {
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Print(out.Text)
+	}
+	fmt.Println(t.Info().Outcome)
+	// Output:
+	// working
+	// timed_out
+}
+
+// A program that is talked to: input is a terminal's, keys included.
+func ExampleManager_Start_input() {
+	ctx := context.Background()
+	m := localterm.New(nil)
+	defer m.Close()
+
+	t, err := m.Start(ctx, terminal.Command{Line: "stty -echo; echo ready; cat", TTY: true, Stdin: true})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	out, err := t.ReadOutput(ctx, 0, time.Minute)
+	fmt.Print(out.Text)
+	if err == nil {
+		_, err = t.WriteInput(ctx, "hello\n")
+	}
+	if err == nil {
+		out, err = t.ReadOutput(ctx, out.NextCursor, time.Minute)
+		fmt.Print(out.Text)
+	}
+	if err == nil {
+		_, err = t.WriteInput(ctx, "\x04") // Ctrl-D at the start of a line ends the input
+	}
+	if err == nil {
+		_, err = terminal.Wait(ctx, t)
+	}
+	fmt.Println(t.Info().Exit, err)
+	// Output:
+	// ready
+	// hello
+	// exit code 0 <nil>
+}
