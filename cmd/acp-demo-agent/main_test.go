@@ -378,6 +378,23 @@ func TestBrokenOutput(t *testing.T) {
 	}
 }
 
+// A line that the SDK cannot take costs that line, not the agent.
+func TestOverlongLine(t *testing.T) {
+	r := start(t, rigOptions{})
+	line := `{"jsonrpc":"2.0","method":"x","params":"` + strings.Repeat("x", 11<<20) + `"}` + "\n"
+	if _, err := io.WriteString(r.stdin, line); err != nil {
+		t.Fatal(err)
+	}
+	if report := r.ask("!echo on"); report.Output != "on\n" {
+		t.Errorf("after the line: %+v", report)
+	}
+	r.stdin.Close()
+	wantCode(t, r.exits(), exitOK, r.stderr)
+	if s := r.stderr.String(); s == "" {
+		t.Error("nobody was told of the dropped line")
+	}
+}
+
 func TestSecretsStayWithTheAgent(t *testing.T) {
 	r := start(t, rigOptions{env: map[string]string{"OPENAI_API_KEY": "sk-1", "other_api_key": "sk-2", "PLAIN": "visible"}})
 	report := r.ask("!env")

@@ -116,11 +116,12 @@ func (a *Agent) Close() error {
 func Serve(ctx context.Context, in io.Reader, out io.Writer, o *Options) error {
 	a := New(o)
 	w := &breakWriter{w: out, broken: make(chan struct{})}
-	ready := gate{in, make(chan struct{})}
-	conn := acp.NewAgentSideConnection(a, w, ready)
+	guard := acpterm.GuardReader(in)
+	guard.SetLogger(a.opts.Logger)
+	conn := acp.NewAgentSideConnection(a, w, guard)
 	conn.SetLogger(a.opts.Logger)
 	a.Connect(conn)
-	close(ready.open)
+	guard.Open()
 
 	select {
 	case <-conn.Done():
@@ -135,18 +136,6 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, o *Options) error {
 		w.settle() // the answers to the turns that this has cancelled
 		return err
 	}
-}
-
-// A gate holds reads back until it is open: the SDK reads from the moment that
-// the connection is made, before anybody can know of it.
-type gate struct {
-	io.Reader
-	open chan struct{} // closed by whoever is ready
-}
-
-func (g gate) Read(p []byte) (int, error) {
-	<-g.open
-	return g.Reader.Read(p)
 }
 
 // A breakWriter tells when its writer broke. The SDK drops such errors where a
