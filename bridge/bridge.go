@@ -101,7 +101,7 @@ type Options struct {
 	ResultLimit int
 
 	// Env is the environment of local commands, under Command.Env; nil is
-	// execenv.InheritSafe(): the agent's own without its secrets.
+	// execenv.Env{}.InheritSafe(): the agent's own without its secrets.
 	Env *execenv.Env
 
 	// NewID makes the ids of terminals of both routes; each is used once. Nil
@@ -262,7 +262,7 @@ func (b *Bridge) shut() error {
 	close(b.quit)
 	err := b.closeSessions()
 	b.watcher.Wait()
-	b.wire.close(terminal.SettleTimeout)
+	b.wire.close(lastWords)
 	return err
 }
 

@@ -291,13 +291,14 @@ func (c *Call) outcome(ctx context.Context, k *command) (*Result, error) {
 		stop(k.term)
 	}
 	r, err := s.result(k)
-	switch r.Outcome {
-	case terminal.Running, terminal.Stopped:
+	if r.Outcome == terminal.Running || r.Outcome == terminal.Stopped {
 		switch {
 		case lost:
 			r.Outcome = terminal.ConnectionLost
 			return r, fmt.Errorf("bridge: %w", terminal.ErrConnectionLost)
-		case cause == nil, adopted:
+		case cause == nil:
+			return r, errors.Join(k.term.Info().Err, err)
+		case adopted:
 			return r, err
 		case r.Outcome == terminal.Running:
 			r.Outcome = terminal.Unknown // the stop is not confirmed
@@ -305,16 +306,16 @@ func (c *Call) outcome(ctx context.Context, k *command) (*Result, error) {
 			r.Outcome = terminal.Cancelled
 		}
 		return r, cause
-	case terminal.ConnectionLost, terminal.Unknown, terminal.Failed:
-		reason := k.term.Info().Err
-		switch {
-		case reason != nil:
-		case r.Outcome == terminal.ConnectionLost:
-			reason = fmt.Errorf("bridge: %w", terminal.ErrConnectionLost)
-		default:
-			reason = errUnknown
-		}
+	}
+	// The reason for the outcome, or what of the output could not be read.
+	reason := k.term.Info().Err
+	switch {
+	case reason != nil:
 		return r, reason
+	case r.Outcome == terminal.ConnectionLost:
+		return r, fmt.Errorf("bridge: %w", terminal.ErrConnectionLost)
+	case r.Outcome == terminal.Unknown, r.Outcome == terminal.Failed:
+		return r, errUnknown
 	}
 	return r, err
 }

@@ -40,8 +40,8 @@ func fit(n acp.SessionNotification, cutText bool) (acp.SessionNotification, erro
 	}
 	// raw shrinks a value in place to what the line leaves for it, at least room.
 	raw := func(v *any, room int) {
-		if b, err := json.Marshal(*v); err == nil && *v != nil {
-			*v = shrink(*v, max(len(b)-over(), room))
+		if tree, size, err := plain(*v); err == nil && *v != nil {
+			*v = shrink(tree, max(size-over(), room))
 		}
 	}
 	switch u := n.Update; {
@@ -104,21 +104,26 @@ func cutContent(content []acp.ToolCallContent, over int) []acp.ToolCallContent {
 	return content
 }
 
-// shrink returns v, or a copy of it as plain JSON values whose longest strings
-// were cut in the middle and marked, so that its JSON takes at most max bytes.
-// What cannot be brought down so is replaced by a mark.
-func shrink(v any, max int) any {
+// plain returns v as plain JSON values, and how long their JSON is.
+func plain(v any) (tree any, size int, err error) {
 	b, err := json.Marshal(v)
-	if err != nil || len(b) <= max {
-		return v // an error is reported by whoever sends v
+	if err != nil {
+		return nil, 0, err
 	}
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.UseNumber()
-	var tree any
 	if err := d.Decode(&tree); err != nil {
-		return v
+		return nil, 0, err
 	}
-	best := any(fmt.Sprintf(cutMark, len(b)))
+	b, err = json.Marshal(tree) // strings are valid UTF-8 now
+	return tree, len(b), err
+}
+
+// shrink returns a copy of plain JSON values whose longest strings were cut in
+// the middle and marked, so that its JSON takes at most max bytes. What cannot be
+// brought down so is replaced by a mark.
+func shrink(tree any, max int) any {
+	best := any("[... cut ...]")
 	for low, high := 32, max; low <= high; {
 		limit := (low + high) / 2
 		cut := cutStrings(tree, limit)
@@ -188,21 +193,20 @@ func middle(s string, max int, mark string) string {
 // writes it.
 func jsonLen(s string) int {
 	n := 0
-	for i, r := range s {
-		n += jsonRune(s, i, r)
+	for _, r := range s {
+		n += jsonRune(r)
 	}
 	return n
 }
 
-// jsonRune returns how many bytes the rune r at s[i] takes in JSON.
-func jsonRune(s string, i int, r rune) int {
+// jsonRune returns how many bytes a rune takes in JSON. A byte that is no UTF-8 is
+// U+FFFD: the SDK's detour over a map makes it one.
+func jsonRune(r rune) int {
 	switch {
 	case r == '"', r == '\\', r == '\n', r == '\r', r == '\t', r == '\b', r == '\f':
 		return 2
 	case r < ' ', r == '<', r == '>', r == '&', r == '\u2028', r == '\u2029':
 		return 6
-	case r == utf8.RuneError:
-		return 6 // a byte that is no UTF-8 becomes \ufffd
 	}
 	return utf8.RuneLen(r)
 }
@@ -211,7 +215,7 @@ func jsonRune(s string, i int, r rune) int {
 func jsonHead(s string, max int) string {
 	n := 0
 	for i, r := range s {
-		if n += jsonRune(s, i, r); n > max {
+		if n += jsonRune(r); n > max {
 			return s[:i]
 		}
 	}
@@ -225,7 +229,7 @@ func jsonTail(s string, max int) string {
 	}
 	for i := len(s); i > 0; {
 		r, size := utf8.DecodeLastRuneInString(s[:i])
-		if max -= jsonRune(s, i-size, r); max < 0 {
+		if max -= jsonRune(r); max < 0 {
 			return s[i:]
 		}
 		i -= size

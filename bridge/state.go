@@ -302,6 +302,7 @@ func (s *State) shut() error {
 	local := s.local
 	s.mu.Unlock()
 
+	deadline := time.Now().Add(terminal.SettleTimeout)
 	cause := terminal.ErrClosed
 	if s.b.gone() {
 		cause = terminal.ErrConnectionLost
@@ -316,20 +317,20 @@ func (s *State) shut() error {
 		both.Go(func() { errs[1] = local.Close() })
 	}
 	both.Wait()
-	s.endShows()
+	s.endShows(max(lastWords, time.Until(deadline)))
 	s.b.forget(s)
 	return leaks(errs[:]...)
 }
 
 // endShows waits until what is shown of ended commands is shown, for a client
-// that reads, and then joins the goroutines that show it.
-func (s *State) endShows() {
+// that reads and no longer than d, and joins the goroutines that show it.
+func (s *State) endShows(d time.Duration) {
 	done := make(chan struct{})
 	go func() {
 		s.shows.Wait()
 		close(done)
 	}()
-	timer := time.NewTimer(terminal.SettleTimeout)
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-done:

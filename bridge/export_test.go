@@ -1,0 +1,4 @@
+package bridge
+
+// Chunks is what Update sends of an update.
+var Chunks = chunks

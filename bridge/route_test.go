@@ -1,0 +1,214 @@
+package bridge_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"context"
+
+	acp "github.com/coder/acp-go-sdk"
+	"github.com/termbridge/termbridge/acpterm"
+	"github.com/termbridge/termbridge/bridge"
+	"github.com/termbridge/termbridge/execenv"
+	"github.com/termbridge/termbridge/fakeconn"
+	"github.com/termbridge/termbridge/terminal"
+)
+
+// terminalRequests counts the terminal/* requests that the client got.
+func (w *world) terminalRequests() int {
+	n := 0
+	for _, l := range w.c.Lines() {
+		if l.From == fakeconn.Agent && strings.HasPrefix(l.Method, "terminal/") {
+			n++
+		}
+	}
+	return n
+}
+
+// A client that did not advertise terminals is not asked for any, whatever the
+// policy and the command say.
+func TestNoCapabilityNoRequest(t *testing.T) {
+	for _, policy := range []bridge.Policy{bridge.Prefer, bridge.Require, bridge.Local} {
+		for _, k := range []kind{display, text} {
+			in(t, k, &bridge.Options{Policy: policy}, func(w *world) {
+				_, _, err := w.run("1", line("echo x"))
+				check(w, "it was run", err == nil, policy != bridge.Require)
+				_, end, err := w.run("2", terminal.Command{Line: "echo x", Environment: bridge.EnvironmentClient})
+				if err == nil {
+					w.Error("a command for the client was run without one")
+				} else {
+					contains(w, "the error", err.Error(), "offers no terminals")
+				}
+				check(w, "the status", end.Status, acp.ToolCallStatusFailed)
+				check(w, "requests", w.terminalRequests(), 0)
+			})
+		}
+	}
+}
+
+// The policy and the command say where it runs.
+func TestRouting(t *testing.T) {
+	for _, c := range []struct {
+		policy bridge.Policy
+		cmd    terminal.Command
+		client bool
+		err    error
+	}{
+		{bridge.Prefer, line("echo x"), true, nil},
+		{bridge.Prefer, terminal.Command{Line: "echo x", Stdin: true}, false, nil},
+		{bridge.Prefer, terminal.Command{Line: "echo x", Environment: "local"}, false, nil},
+		{bridge.Require, line("echo x"), true, nil},
+		{bridge.Require, terminal.Command{Line: "echo x", Stdin: true}, false, terminal.ErrNoInput},
+		{bridge.Require, terminal.Command{Line: "echo x", Environment: "local"}, false, nil},
+		{bridge.Local, line("echo x"), false, nil},
+		{bridge.Local, terminal.Command{Line: "echo x", Environment: "client"}, true, nil},
+		{bridge.Local, terminal.Command{Line: "echo x", Environment: "client", Stdin: true}, false, terminal.ErrNoInput},
+		{bridge.Local, terminal.Command{Line: "echo x", Environment: "memory"}, false, nil},
+	} {
+		in(t, client, &bridge.Options{Policy: c.policy}, func(w *world) {
+			_, _, err := w.run("1", c.cmd)
+			if !errors.Is(err, c.err) {
+				w.Errorf("%s, %+v: %v, want %v", c.policy, c.cmd, err, c.err)
+			}
+			want := 1
+			if c.err != nil {
+				want = 0
+			}
+			check(w, "starts", w.starts("echo"), want)
+			check(w, "in the client", w.c.Memterm().Starts("echo"), map[bool]int{true: 1}[c.client])
+		})
+	}
+}
+
+// A client that refuses a create has refused the command: it runs nowhere, and
+// its words are in the error.
+func TestCreateDenied(t *testing.T) {
+	in(t, kind{client: fakeconn.Options{Display: true}}, nil, func(w *world) {
+		denied := &acp.RequestError{Code: -32603, Message: "Permission denied for terminal/create"}
+		w.c.Inject(fakeconn.Fault{Method: acp.ClientMethodTerminalCreate, N: 1, Error: denied})
+		_, end, err := w.run("1", line("echo x"))
+		refusal, ok := errors.AsType[*acp.RequestError](err)
+		if !ok || refusal.Message != denied.Message {
+			w.Errorf("Exec: %v", err)
+		}
+		check(w, "the status", end.Status, acp.ToolCallStatusFailed)
+		check(w, "starts", w.starts("echo"), 0)
+		contains(w, "what the user sees", w.c.Card("1").Text, denied.Message)
+		r, _, err := w.run("2", line("echo x"))
+		if err != nil || r.Presentation != bridge.PresentClient {
+			w.Errorf("the next command: %+v, %v", r, err)
+		}
+	})
+}
+
+// A client that does not know the method has not run the command, so it runs
+// here, once, and is shown as text; the client is not asked again.
+func TestCreateMethodNotFound(t *testing.T) {
+	in(t, kind{client: fakeconn.Options{Display: true}}, nil, func(w *world) {
+		w.c.Inject(fakeconn.Fault{Method: acp.ClientMethodTerminalCreate, Error: acp.NewMethodNotFound(acp.ClientMethodTerminalCreate)})
+		for i, want := range []bridge.Presentation{bridge.PresentText, bridge.PresentDisplay} {
+			id := acp.ToolCallId([]string{"1", "2"}[i])
+			r, end, err := w.run(id, line("echo hello"))
+			if err != nil {
+				w.Fatal(err)
+			}
+			check(w, "the presentation", r.Presentation, want)
+			check(w, "the status", end.Status, acp.ToolCallStatusCompleted)
+			contains(w, "what the user sees", w.c.Card(id).Visible(), "hello")
+			check(w, "starts", w.starts("echo"), i+1)
+		}
+		check(w, "requests", w.terminalRequests(), 1)
+	})
+	in(t, client, &bridge.Options{Policy: bridge.Require}, func(w *world) {
+		w.c.Inject(fakeconn.Fault{Method: acp.ClientMethodTerminalCreate, Error: acp.NewMethodNotFound(acp.ClientMethodTerminalCreate)})
+		if _, _, err := w.run("1", line("echo hello")); !errors.Is(err, errors.ErrUnsupported) {
+			w.Errorf("required: %v", err)
+		}
+		check(w, "starts", w.starts("echo"), 0)
+	})
+}
+
+// A reply that no honest client gives fails its command, and the next one runs
+// here.
+func TestBadReply(t *testing.T) {
+	for _, result := range []any{map[string]any{}, map[string]any{"terminalId": ""}, map[string]any{"terminalId": nil}} {
+		in(t, client, nil, func(w *world) {
+			w.c.Inject(fakeconn.Fault{Method: acp.ClientMethodTerminalCreate, Result: result})
+			if _, _, err := w.run("1", line("echo x")); !errors.Is(err, acpterm.ErrBadReply) {
+				w.Errorf("Exec: %v", err)
+			}
+			check(w, "starts", w.starts("echo"), 0)
+			r, _, err := w.run("2", line("echo x"))
+			if err != nil || r.Presentation != bridge.PresentText {
+				w.Errorf("the next command: %+v, %v", r, err)
+			}
+		})
+	}
+}
+
+// A client that fails in the middle of a command leaves what is known.
+func TestOutputFails(t *testing.T) {
+	in(t, client, nil, func(w *world) {
+		w.c.Inject(fakeconn.Fault{Method: acp.ClientMethodTerminalOutput, Error: &acp.RequestError{Code: -32603, Message: "no output"}})
+		r, _, err := w.run("1", line("echo x"))
+		if r == nil || err == nil {
+			w.Errorf("Exec: %+v, %v: a failed read is no empty output", r, err)
+		}
+	})
+}
+
+// The agent's secrets do not reach local commands, and what a command is given
+// does.
+func TestSecretsStayHere(t *testing.T) {
+	t.Setenv("TERMBRIDGE_TEST_API_KEY", "secret")
+	t.Setenv("TERMBRIDGE_TEST_PLAIN", "plain")
+	run := func(o *bridge.Options) string {
+		c := fakeconn.New(&fakeconn.Options{NoTerminal: true})
+		b := bridge.New(c.Conn(), c.Init(), o)
+		id, err := c.NewSession(t.Context(), t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := b.Session(id, t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out string
+		if _, err := s.Turn(t.Context(), func(ctx context.Context, t1 *bridge.Turn) (acp.PromptResponse, error) {
+			call := t1.ToolCall(card("1"))
+			r, err := call.Exec(ctx, terminal.Command{Line: "env; touch marker; pwd", Env: map[string]string{"GIVEN_TOKEN": "given"}, Timeout: time.Minute})
+			if err != nil {
+				t.Error(err)
+			} else {
+				out = r.Output
+			}
+			call.End("", err)
+			return done, nil
+		}); err != nil {
+			t.Error(err)
+		}
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := c.Close(); err != nil {
+			t.Errorf("%v\n%s", err, c.Transcript())
+		}
+		return out
+	}
+	out := run(nil)
+	contains(t, "the environment", out, "TERMBRIDGE_TEST_PLAIN=plain\n")
+	contains(t, "the environment", out, "GIVEN_TOKEN=given\n")
+	if strings.Contains(out, "TERMBRIDGE_TEST_API_KEY") {
+		t.Error("a secret reached the command")
+	}
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	if _, err := os.Stat(filepath.Join(lines[len(lines)-1], "marker")); err != nil {
+		t.Errorf("the command did not run in the session's directory: %v", err)
+	}
+	env := execenv.Env{}.Inherit()
+	contains(t, "the environment that was asked for", run(&bridge.Options{Env: &env}), "TERMBRIDGE_TEST_API_KEY=secret\n")
+}
