@@ -109,8 +109,12 @@ func (in *input) deadline(t time.Time) {
 	}
 }
 
-// end ends a blocked write, after the exit of the command.
+// end ends a blocked write, after the exit of the command. A nil input has
+// none.
 func (in *input) end() {
+	if in == nil {
+		return
+	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.over = true

@@ -359,7 +359,7 @@ func (m *Manager) ended(t *term) {
 	if !t.started {
 		m.bytes -= t.bytes // never kept
 	}
-	if len(t.final.Left) > 0 && m.own == nil { // its own executor sees to it
+	if m.own == nil && (len(t.final.Left) > 0 || t.final.Outcome == terminal.Failed) { // else Close of own ends it
 		if l := (leftover{t.info.ID, t.sess}); m.closed {
 			m.wg.Go(func() { l.end(m) })
 		} else {
@@ -411,11 +411,15 @@ type leftover struct {
 
 // end ends the processes, and notes what could not be ended.
 func (l leftover) end(m *Manager) {
-	if procs := l.sess.StopTree(m.opts.Grace); len(procs) > 0 {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.leaks = append(m.leaks, terminal.Leak{ID: l.id, What: "process", Procs: procs})
+	leak := terminal.Leak{ID: l.id, What: "process", Procs: l.sess.StopTree(m.opts.Grace)}
+	if !isClosed(l.sess.Exited()) {
+		leak.Err = errUnsettled
+	} else if len(leak.Procs) == 0 {
+		return
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.leaks = append(m.leaks, leak)
 }
 
 // Get implements [terminal.Manager].

@@ -38,7 +38,7 @@ type output struct {
 
 // A stream is one end of an output.
 type stream struct {
-	io.Reader
+	io.ReadCloser
 	name terminal.Stream // "" for a terminal
 }
 
@@ -49,7 +49,7 @@ func newOutput(limit int, reserve func(int) bool) *output {
 }
 
 // add adds an end to read. It is called before the first read.
-func (o *output) add(r io.Reader, name terminal.Stream) {
+func (o *output) add(r io.ReadCloser, name terminal.Stream) {
 	o.streams = append(o.streams, stream{r, name})
 	o.open.Add(1)
 }
@@ -59,7 +59,7 @@ func (o *output) add(r io.Reader, name terminal.Stream) {
 func (o *output) ingest(s stream) {
 	// An executor's own WriteTo holds a buffer only while there is something
 	// to read.
-	_, err := io.Copy(keeper{o, s.name}, s.Reader)
+	_, err := io.Copy(keeper{o, s.name}, s.ReadCloser)
 	o.mu.Lock()
 	if o.failed == nil && !errors.Is(err, os.ErrClosed) {
 		o.failed = err
@@ -104,10 +104,10 @@ func (o *output) first() time.Time {
 	return o.began
 }
 
-// drain returns, after the exit of the process, once its output has been read
-// to the end, once somebody else evidently holds it open, or when either
-// channel is closed.
-func (o *output) drain(stop, ending <-chan struct{}) {
+// drain returns true, after the exit of the process, once its output has been
+// read to the end, or once somebody else evidently holds it open; and false if
+// either channel is closed before.
+func (o *output) drain(stop, ending <-chan struct{}) bool {
 	const step = terminal.DrainQuiet / 4
 	tick := time.NewTicker(step)
 	defer tick.Stop()
@@ -116,16 +116,24 @@ func (o *output) drain(stop, ending <-chan struct{}) {
 	for quiet := time.Duration(0); quiet < terminal.DrainQuiet && time.Now().Before(limit); quiet += step {
 		select {
 		case <-o.eof:
-			return
+			return true
 		case <-stop:
-			return
+			return false
 		case <-ending:
-			return
+			return false
 		case <-tick.C:
 		}
 		if _, end := o.buf.Bounds(); end != last {
 			last, quiet = end, -step
 		}
+	}
+	return true
+}
+
+// abandon ends the reads of a process that does not exit.
+func (o *output) abandon() {
+	for _, s := range o.streams {
+		s.Close()
 	}
 }
 

@@ -73,7 +73,7 @@ func (m *Manager) newTerm(cmd terminal.Command, spec execenv.Spec) (*term, error
 // start starts the process and takes hold of its ends.
 func (t *term) start() error {
 	cmd := &t.info.Command
-	var stdout, stderr io.Reader
+	var stdout, stderr io.ReadCloser
 	var stdin deadlineWriter
 	if !cmd.TTY {
 		var err [3]error
@@ -137,21 +137,17 @@ func (t *term) supervise() {
 	if stopped && isClosed(t.sess.Exited()) {
 		asked = "" // it was faster
 	}
-	left := []terminal.Proc(nil)
+	if !stopped {
+		t.in.end()
+		// A stop that comes now finds the outcome decided, but nothing may stay.
+		stopped = !t.out.drain(t.stop, t.m.ending)
+	}
+	var left []terminal.Proc
 	if stopped {
 		left = t.stopTree()
-	}
-	if t.in != nil {
 		t.in.end()
-	}
-	t.out.drain(t.stop, t.m.ending)
-	switch {
-	case stopped:
-	case isClosed(t.stop) || isClosed(t.m.ending):
-		// After the exit: the outcome is decided, but nothing may stay.
-		left = t.stopTree()
 		t.out.drain(nil, nil)
-	default:
+	} else {
 		left = t.sess.Survivors()
 	}
 
@@ -164,6 +160,7 @@ func (t *term) supervise() {
 		info.Outcome = outcome(asked, info.Exit)
 	} else {
 		info.Outcome, info.Err = terminal.Failed, errUnsettled
+		t.out.abandon()
 	}
 	info.Err = errors.Join(info.Err, t.out.close())
 	info.Ended = time.Now()

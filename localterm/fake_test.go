@@ -1,0 +1,214 @@
+package localterm_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/termbridge/termbridge/execenv"
+	"github.com/termbridge/termbridge/localterm"
+	"github.com/termbridge/termbridge/terminal"
+)
+
+// A fake is an executor whose processes do what no real one does on demand, in
+// fake time. It runs one kind of process, which writes "out" and goes on until
+// it is stopped.
+type fake struct {
+	starting time.Duration   // how long a start takes
+	left     []terminal.Proc // what no stop can end
+	dies     time.Duration   // when the process exits by itself; 0: never
+	immortal bool            // no stop ends the process itself
+	exit     terminal.Exit   // of a stopped process
+	waitErr  error
+	started  sync.WaitGroup // processes that have not exited
+}
+
+func (f *fake) Command(ctx context.Context, spec execenv.Spec) execenv.Process {
+	p := &fakeProcess{fake: f, exited: make(chan struct{})}
+	p.out, p.outEnd = io.Pipe()
+	p.err, p.errEnd = io.Pipe()
+	return p
+}
+
+type fakeProcess struct {
+	execenv.Process // nil: what a terminal does not use
+	*fake
+	out, err       *io.PipeReader
+	outEnd, errEnd *io.PipeWriter
+	once           sync.Once
+	exited         chan struct{}
+}
+
+func (p *fakeProcess) Start() error {
+	time.Sleep(p.starting)
+	p.started.Add(1)
+	go io.WriteString(p.outEnd, "out")
+	if p.dies > 0 {
+		time.AfterFunc(p.dies, func() { p.once.Do(p.die) })
+	}
+	return nil
+}
+
+func (p *fakeProcess) StdoutPipe() (io.ReadCloser, error) { return p.out, nil }
+func (p *fakeProcess) StderrPipe() (io.ReadCloser, error) { return p.err, nil }
+func (p *fakeProcess) StdinPipe() (io.WriteCloser, error) { return p.outEnd, nil }
+
+func (p *fakeProcess) StopTree(grace time.Duration) []terminal.Proc {
+	time.Sleep(grace)
+	if !p.immortal {
+		p.once.Do(p.die)
+	}
+	return append([]terminal.Proc{}, p.left...)
+}
+
+func (p *fakeProcess) die() {
+	close(p.exited)
+	p.started.Done()
+	if len(p.left) == 0 { // else they hold the output
+		p.outEnd.Close()
+		p.errEnd.Close()
+	}
+}
+
+func (p *fakeProcess) Wait() error {
+	<-p.exited
+	p.out.CloseWithError(os.ErrClosed)
+	p.err.CloseWithError(os.ErrClosed)
+	return p.waitErr
+}
+
+func (p *fakeProcess) Survivors() []terminal.Proc         { return p.left }
+func (p *fakeProcess) Terminal() (execenv.Terminal, bool) { return nil, false }
+func (p *fakeProcess) Exited() <-chan struct{}            { return p.exited }
+func (p *fakeProcess) Exit() terminal.Exit                { return p.exit }
+func (p *fakeProcess) InputState() (terminal.State, terminal.Evidence) {
+	return terminal.Working, terminal.Evidence{}
+}
+
+func newFake(f *fake) *localterm.Manager {
+	return localterm.New(&localterm.Options{Executors: map[string]execenv.Executor{"fake": f}, MaxTerminals: 2})
+}
+
+func leaks(err error) []terminal.Leak {
+	if e, ok := errors.AsType[*terminal.LeakError](err); ok {
+		return e.Leaks
+	}
+	return nil
+}
+
+// What a stop cannot end is named, and again by Close; the end is bounded all
+// the same.
+func TestUnstoppableChild(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		child := []terminal.Proc{{PID: 7, Command: "mule"}}
+		m := newFake(&fake{left: child, exit: terminal.Exit{Signal: "SIGTERM"}})
+		term := start(t, m, terminal.Command{Line: "x"})
+		began := time.Now()
+		info, err := term.Stop(t.Context())
+		if err != nil || info.Outcome != terminal.Stopped || !cmp.Equal(info.Left, child) {
+			t.Errorf("Stop: %+v, %v", info, err)
+		}
+		if took, want := time.Since(began), terminal.StopGrace+terminal.DrainQuiet; took != want {
+			t.Errorf("it took %v, want the grace and the quiet: %v", took, want)
+		}
+		if got := output(t, term); got != "out" {
+			t.Errorf("output %q", got)
+		}
+		want := []terminal.Leak{{ID: info.ID, What: "process", Procs: child}}
+		if err := m.Close(); !cmp.Equal(leaks(err), want) {
+			t.Errorf("Close: %v, want %v", err, want)
+		}
+	})
+}
+
+// A process that nothing can kill fails, in bounded time.
+func TestUnstoppableProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		self := []terminal.Proc{{PID: 8, Command: "ghost"}}
+		f := &fake{left: self, immortal: true}
+		m := newFake(f)
+		term := start(t, m, terminal.Command{Line: "x", Timeout: time.Second})
+		info := wait(t, term)
+		if info.Outcome != terminal.Failed || info.Err == nil || info.Exit.Known() || !cmp.Equal(info.Left, self) {
+			t.Errorf("ended as %+v", info)
+		}
+		if err := m.Close(); len(leaks(err)) == 0 {
+			t.Errorf("Close: %v, want the leak", err)
+		}
+	})
+}
+
+// An exit that nobody knows is unknown, and the reason is given.
+func TestUnknownExit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lost := errors.New("lost")
+		f := &fake{waitErr: lost, dies: time.Second}
+		m := newFake(f)
+		defer m.Close()
+		info := wait(t, start(t, m, terminal.Command{Line: "x"}))
+		if info.Outcome != terminal.Unknown || !errors.Is(info.Err, lost) || info.Exit.Known() {
+			t.Errorf("ended as %+v", info)
+		}
+	})
+}
+
+// The context ends the wait for a start, and what starts too late is stopped.
+// Until then it holds its slot.
+func TestLateStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{starting: time.Minute}
+		m := newFake(f)
+		cause := errors.New("enough")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { cancel(cause) })
+		began := time.Now()
+		if term, err := m.Start(ctx, terminal.Command{Line: "x"}); term != nil || !errors.Is(err, cause) || time.Since(began) != time.Second {
+			t.Errorf("Start = %v, %v after %v", term, err, time.Since(began))
+		}
+		if !m.Busy() || len(m.List()) != 0 {
+			t.Errorf("busy: %v, list: %v; want a slot that is held, and no terminal", m.Busy(), m.List())
+		}
+		time.Sleep(2 * time.Minute)
+		f.started.Wait()
+		if m.Busy() {
+			t.Error("the late start was not stopped")
+		}
+		if _, err := m.Start(ctx, terminal.Command{Line: "x"}); !errors.Is(err, cause) {
+			t.Errorf("an ended context: %v", err)
+		}
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Input that cannot be interrupted would hang its writers: it is refused.
+func TestInputWithoutDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newFake(&fake{})
+		defer m.Close()
+		_, err := m.Start(t.Context(), terminal.Command{Line: "x", Stdin: true})
+		if !errors.Is(err, terminal.ErrNoInput) || !strings.Contains(err.Error(), "fake") {
+			t.Errorf("Start = %v", err)
+		}
+	})
+}
+
+type noSession struct{}
+
+func (noSession) Command(context.Context, execenv.Spec) execenv.Process { return nil }
+
+func TestExecutorWithoutSessions(t *testing.T) {
+	m := newManager(t, &localterm.Options{Executors: map[string]execenv.Executor{"plain": noSession{}}})
+	if _, err := m.Start(t.Context(), terminal.Command{Line: "x"}); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("Start = %v", err)
+	}
+}
