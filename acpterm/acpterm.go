@@ -106,7 +106,8 @@ type Options struct {
 	// ask its user first.
 	CreateTimeout time.Duration
 
-	// Profile is how the client deviates from the specification.
+	// Profile is how the client treats terminals; [Profiles] have those of known
+	// clients. The zero Profile works with every client that was measured.
 	Profile Profile
 
 	// NewID makes the ids of terminals; each is used once. Nil counts.
@@ -115,37 +116,6 @@ type Options struct {
 	// Logger gets what callers are not told; nil discards it.
 	Logger *slog.Logger
 }
-
-// A Profile says how a client treats terminals. The zero value works with every
-// client that was measured.
-type Profile struct {
-	// Form is how a command is handed to the client.
-	Form Form
-
-	// CompleteAtExit says that terminal/output is complete once the client has
-	// reported the exit. Otherwise it is read once more a little later.
-	CompleteAtExit bool
-
-	// KeepsHead says that the client keeps the start of an output that is over
-	// the limit, not the end that ACP asks for.
-	KeepsHead bool
-}
-
-// A Form is a way to hand a command to a client. Clients differ in whether they
-// execute command and args or paste them into a shell line.
-type Form string
-
-// The forms.
-const (
-	// FormPortable is /bin/sh -c ":;LINE". Executed, ":" does nothing and LINE
-	// runs; pasted into a shell without quotes, "/bin/sh -c :" does nothing and
-	// the outer shell runs LINE.
-	FormPortable Form = ""
-	// FormExec is for clients that execute command and args.
-	FormExec Form = "exec"
-	// FormLine is for clients that pass command to a shell.
-	FormLine Form = "line"
-)
 
 // New returns a Manager whose commands run in the terminals of the client at
 // the other end of conn, in its session sessionID. It never sends

@@ -464,8 +464,14 @@ func (m *Manager) ended(*term) {
 	}
 }
 
-// forgetLive is called when nothing more is to be done about t.
-func (m *Manager) forgetLive(t *term) {
+// over is called when nothing more is to be done about t. One whose release is
+// not answered stays, for Close to report.
+func (m *Manager) over(t *term) {
+	select {
+	case <-t.duty.Settled():
+	default:
+		return
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.live = slices.DeleteFunc(m.live, func(other *term) bool { return other == t })

@@ -120,7 +120,7 @@ func (t *term) run() {
 			t.duty.Settle()
 		}
 	}
-	t.manager.forgetLive(t)
+	t.manager.over(t)
 }
 
 // ended reports whether the end of the command is known, as far as it will be.
@@ -174,9 +174,10 @@ func (w *watch) until(deadline time.Time, ready func() bool) {
 	}
 }
 
-// askWait sends a terminal/wait_for_exit.
+// askWait sends a terminal/wait_for_exit, unless nothing is to be learned from it
+// any more.
 func (w *watch) askWait() {
-	if w.asked == maxWaits {
+	if w.asked == maxWaits || w.settling || w.reason != "" {
 		return
 	}
 	w.asked++
@@ -208,7 +209,7 @@ func (w *watch) sawExit(exit terminal.Exit) bool {
 // startDoubt is called when the client says that the command has ended, and not
 // how. Stubs and failed starts look like this, and they never say more.
 func (w *watch) startDoubt() {
-	if w.doubt == nil && !w.unknown {
+	if w.doubt == nil && !w.settling && w.reason == "" {
 		w.doubt = time.After(patience)
 	}
 }
@@ -251,7 +252,7 @@ func (w *watch) snapshot(r reply[acp.TerminalOutputResponse]) {
 	case grew && !w.endedVoid:
 		w.doubt = nil // it runs, whatever was said
 	case w.doubt != nil && w.waiting == 0 && w.waitErr == nil:
-		w.askWait()
+		w.askWait() // how?
 	}
 
 	if w.again {

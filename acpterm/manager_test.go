@@ -1,0 +1,949 @@
+package acpterm_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coder/acp-go-sdk"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/termbridge/termbridge/acpterm"
+	"github.com/termbridge/termbridge/fakeconn"
+	"github.com/termbridge/termbridge/terminal"
+	"github.com/termbridge/termbridge/terminal/memterm"
+)
+
+// A fixture is a client and a session of it with a Manager.
+type fixture struct {
+	*testing.T
+	c       *fakeconn.Client
+	session acp.SessionId
+	m       *acpterm.Manager
+	leaks   bool // Close of the Manager may report leaks
+}
+
+// programs are those of the tests, besides fakeconn's.
+var programs = map[string]memterm.Program{
+	// say TEXT CODE
+	"say": func(p *memterm.Process) terminal.Exit {
+		io.WriteString(p.Stdout, p.Args[1])
+		n, _ := strconv.Atoi(p.Args[2])
+		return memterm.Code(n)
+	},
+	// hold TEXT prints TEXT and waits for its end.
+	"hold": func(p *memterm.Process) terminal.Exit {
+		io.WriteString(p.Stdout, p.Args[1])
+		<-p.Stopped
+		return p.Death()
+	},
+	// parts TEXT D TEXT… prints TEXT, and each further one after D.
+	"parts": func(p *memterm.Process) terminal.Exit {
+		for i := 1; i < len(p.Args); i += 2 {
+			io.WriteString(p.Stdout, p.Args[i])
+			if i+1 < len(p.Args) {
+				d, _ := time.ParseDuration(p.Args[i+1])
+				if !p.Sleep(d) {
+					return p.Death()
+				}
+			}
+		}
+		return memterm.Code(0)
+	},
+}
+
+const (
+	create  = "terminal/create"
+	output  = "terminal/output"
+	wait    = "terminal/wait_for_exit"
+	kill    = "terminal/kill"
+	release = "terminal/release"
+)
+
+// run runs a test in fake time, against a client that judges the wire.
+func run(t *testing.T, o *acpterm.Options, test func(f *fixture)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fixture{T: t, c: fakeconn.New(&fakeconn.Options{Programs: programs})}
+		var err error
+		if f.session, err = f.c.NewSession(t.Context(), "/work"); err != nil {
+			t.Fatal(err)
+		}
+		f.m = acpterm.New(f.c.Conn(), f.session, o)
+		test(f)
+		if err := f.m.Close(); err != nil && !f.leaks {
+			t.Errorf("Close of the Manager: %v", err)
+		}
+		if err := f.c.Close(); err != nil {
+			t.Errorf("Close of the client: %v", err)
+		}
+		if t.Failed() {
+			t.Logf("the wire:\n%s", f.c.Transcript())
+		}
+	})
+}
+
+func (f *fixture) start(line string) terminal.Terminal {
+	f.Helper()
+	term, err := f.m.Start(f.Context(), terminal.Command{Line: line})
+	if err != nil {
+		f.Fatalf("Start(%q): %v", line, err)
+	}
+	return term
+}
+
+// end waits for the end and returns the final Info.
+func (f *fixture) end(term terminal.Terminal) terminal.Info {
+	f.Helper()
+	ctx, cancel := context.WithTimeout(f.Context(), time.Hour)
+	defer cancel()
+	info, err := terminal.Wait(ctx, term)
+	if err != nil {
+		f.Fatalf("the command has not ended after an hour")
+	}
+	return info
+}
+
+func (f *fixture) text(term terminal.Terminal) string {
+	f.Helper()
+	var b strings.Builder
+	for out, err := range terminal.Follow(f.Context(), term, 0) {
+		if err != nil {
+			f.Fatal(err)
+		}
+		b.WriteString(out.Text)
+	}
+	return b.String()
+}
+
+// counts fails the test if a method was not called want times.
+func (f *fixture) count(method string, want int) {
+	f.Helper()
+	synctest.Wait()
+	if got := f.c.Count(method); got != want {
+		f.Errorf("%s was called %d times, want %d", method, got, want)
+	}
+}
+
+// check compares how a command ended.
+func (f *fixture) check(info terminal.Info, outcome terminal.Outcome, exit terminal.Exit) {
+	f.Helper()
+	if diff := cmp.Diff(exit, info.Exit); info.Outcome != outcome || diff != "" {
+		f.Errorf("got %s, %v (Err: %v), want %s, %v", info.Outcome, info.Exit, info.Err, outcome, exit)
+	}
+}
+
+// within fails the test if what took longer than limit since start.
+func (f *fixture) within(start time.Time, limit time.Duration, what string) {
+	f.Helper()
+	if took := time.Since(start); took > limit {
+		f.Errorf("%s took %v, want at most %v", what, took, limit)
+	}
+}
+
+func code(n int) terminal.Exit { return terminal.Exit{Code: &n} }
+
+func TestACommandFromStartToRelease(t *testing.T) {
+	run(t, nil, func(f *fixture) {
+		term := f.start("say hello 3")
+		info := f.end(term)
+		f.check(info, terminal.Exited, code(3))
+		if got := f.text(term); got != "hello" {
+			f.Errorf("output %q", got)
+		}
+		if info.Err != nil || info.FirstOutput.IsZero() {
+			f.Errorf("%+v", info)
+		}
+		f.count(release, 1)
+		f.count(kill, 0)
+	})
+}
+
+func TestCreateRequest(t *testing.T) {
+	tests := []struct {
+		name    string
+		options acpterm.Options
+		command terminal.Command
+		want    string
+	}{
+		{"a line", acpterm.Options{Dir: "/work"}, terminal.Command{Line: "echo $HOME | cat", TTY: true},
+			`{"command":"/bin/sh","args":["-c",":;echo $HOME | cat"],"cwd":"/work","outputByteLimit":51200}`},
+		{"words", acpterm.Options{Dir: "/work"}, terminal.Command{Args: []string{"echo", "a b", "it's", "$HOME", ""}},
+			`{"command":"/bin/sh","args":["-c",":;exec 'echo' 'a b' 'it'\\''s' '$HOME' ''"],"cwd":"/work","outputByteLimit":51200}`},
+		{"a shell", acpterm.Options{Dir: "/work"}, terminal.Command{Line: "echo a", Shell: "bash", Dir: "/other"},
+			`{"command":"/bin/sh","args":["-c",":;exec 'bash' '-c' 'echo a'"],"cwd":"/other","outputByteLimit":51200}`},
+		{"an environment is sorted", acpterm.Options{Dir: "/work", OutputLimit: 99}, terminal.Command{Line: "a", Env: map[string]string{"B": "2", "A": "1", "C": ""}},
+			`{"command":"/bin/sh","args":["-c",":;a"],"cwd":"/work","outputByteLimit":99,"env":[{"name":"A","value":"1"},{"name":"B","value":"2"},{"name":"C","value":""}]}`},
+		{"a limit that fits into the SDK's line", acpterm.Options{Dir: "/work"}, terminal.Command{Line: "a", OutputLimit: 100 << 20},
+			`{"command":"/bin/sh","args":["-c",":;a"],"cwd":"/work","outputByteLimit":1572864}`},
+		{"a client that executes", acpterm.Options{Dir: "/work", Profile: acpterm.Profile{Form: acpterm.FormExec}}, terminal.Command{Args: []string{"a", "b c"}},
+			`{"command":"a","args":["b c"],"cwd":"/work","outputByteLimit":51200}`},
+		{"a line for a client that executes", acpterm.Options{Dir: "/work", Profile: acpterm.Profile{Form: acpterm.FormExec}}, terminal.Command{Line: "a b"},
+			`{"command":"/bin/sh","args":["-c","a b"],"cwd":"/work","outputByteLimit":51200}`},
+		{"a client that takes lines", acpterm.Options{Dir: "/work", Profile: acpterm.Profile{Form: acpterm.FormLine}}, terminal.Command{Args: []string{"a", "b c"}},
+			`{"command":"exec 'a' 'b c'","cwd":"/work","outputByteLimit":51200}`},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			run(t, &test.options, func(f *fixture) {
+				if term, err := f.m.Start(f.Context(), test.command); err == nil {
+					f.end(term)
+				}
+				f.count(create, 1)
+				for _, l := range f.c.Lines() {
+					if l.Method != create || l.Kind != fakeconn.Request {
+						continue
+					}
+					var got struct{ Params map[string]any }
+					var want map[string]any
+					if err := errors.Join(json.Unmarshal([]byte(l.Raw), &got), json.Unmarshal([]byte(test.want), &want)); err != nil {
+						f.Fatal(err)
+					}
+					delete(got.Params, "sessionId")
+					if diff := cmp.Diff(want, got.Params); diff != "" {
+						f.Errorf("request (-want +got):\n%s", diff)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestNothingIsSent(t *testing.T) {
+	// What cannot be started is refused before anything is sent.
+	because := errors.New("because")
+	ended, cancel := context.WithCancelCause(context.Background())
+	cancel(because)
+	tests := []struct {
+		name    string
+		ctx     context.Context
+		command terminal.Command
+		want    error
+	}{
+		{"an ended ctx", ended, terminal.Command{Line: "true"}, because},
+		{"a command over 1 MiB", context.Background(), terminal.Command{Line: "echo " + strings.Repeat("x", 1<<20)}, terminal.ErrTooLarge},
+		{"a command that escaping makes longer than 1 MiB", context.Background(), terminal.Command{Line: strings.Repeat("\x01", 200<<10)}, terminal.ErrTooLarge},
+		{"input", context.Background(), terminal.Command{Line: "cat", Stdin: true}, terminal.ErrNoInput},
+		{"no command", context.Background(), terminal.Command{}, terminal.ErrBadCommand},
+		{"a relative directory", context.Background(), terminal.Command{Line: "a", Dir: "b"}, terminal.ErrBadCommand},
+		{"another environment", context.Background(), terminal.Command{Line: "a", Environment: "local"}, terminal.ErrBadCommand},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			run(t, nil, func(f *fixture) {
+				if _, err := f.m.Start(test.ctx, test.command); !errors.Is(err, test.want) {
+					f.Errorf("got %v, want %v", err, test.want)
+				}
+				f.count(create, 0)
+				if f.m.Busy() || len(f.m.List()) > 0 {
+					f.Error("something is left")
+				}
+			})
+		})
+	}
+}
+
+func TestStartErrors(t *testing.T) {
+	tests := []struct {
+		name        string
+		fault       fakeconn.Fault
+		unsupported bool
+		code        int // of the *acp.RequestError
+		bad         bool
+		text        string
+	}{
+		{"the client has no terminals", fakeconn.Fault{Error: acp.NewMethodNotFound(create)}, true, -32601, false, "Method not found"},
+		{"the user refuses", fakeconn.Fault{Error: &acp.RequestError{Code: -32603, Message: "Permission denied for terminal/create"}}, false, -32603, false, "Permission denied for terminal/create"},
+		{"details", fakeconn.Fault{Error: acp.NewInternalError(map[string]any{"details": "spawn x ENOENT"})}, false, -32603, false, "spawn x ENOENT"},
+		{"no id", fakeconn.Fault{Result: map[string]any{"terminalId": ""}}, false, 0, true, "id"},
+		{"null", fakeconn.Fault{Result: json.RawMessage("null")}, false, 0, true, "id"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			run(t, &acpterm.Options{MaxTerminals: 1}, func(f *fixture) {
+				test.fault.Method = create
+				i := f.c.Inject(test.fault)
+				term, err := f.m.Start(f.Context(), terminal.Command{Line: "true"})
+				if err == nil || term != nil {
+					f.Fatalf("got %v, %v", term, err)
+				}
+				var re *acp.RequestError
+				if test.code != 0 && (!errors.As(err, &re) || re.Code != test.code) {
+					f.Errorf("got %v, want an *acp.RequestError with code %d", err, test.code)
+				}
+				if got := errors.Is(err, errors.ErrUnsupported); got != test.unsupported {
+					f.Errorf("unsupported: %v", got)
+				}
+				if got := errors.Is(err, acpterm.ErrBadReply); got != test.bad {
+					f.Errorf("bad reply: %v", got)
+				}
+				if !strings.Contains(err.Error(), test.text) {
+					f.Errorf("%q does not say %q", err, test.text)
+				}
+				i.Remove()
+				f.check(f.end(f.start("true")), terminal.Exited, code(0)) // the slot is free
+				f.count(create, 2)
+			})
+		})
+	}
+}
+
+func TestTwoLiveTerminalsWithOneID(t *testing.T) {
+	// The innocent one is not killed, and neither is released twice.
+	run(t, nil, func(f *fixture) {
+		first := f.start("after 1s print done")
+		f.c.Inject(fakeconn.Fault{Method: create, Result: map[string]any{"terminalId": acpterm.TerminalID(first)}})
+		if _, err := f.m.Start(f.Context(), terminal.Command{Line: "true"}); !errors.Is(err, acpterm.ErrBadReply) {
+			f.Errorf("got %v, want ErrBadReply", err)
+		}
+		f.check(f.end(first), terminal.Exited, code(0))
+		f.count(kill, 0)
+		f.count(release, 1)
+	})
+}
+
+func TestAnIDMayComeAgain(t *testing.T) {
+	// Even if its create overtakes the answer to the release.
+	run(t, nil, func(f *fixture) {
+		f.c.Inject(fakeconn.Fault{Method: release, Reply: true, N: 1, Delay: time.Second})
+		id := ""
+		f.c.Inject(fakeconn.Fault{Method: create, Reply: true, Edit: func(raw string) string {
+			return fakeconn.Set("result.terminalId", "again")(raw)
+		}})
+		for _, method := range []string{output, wait, kill, release} {
+			f.c.Inject(fakeconn.Fault{Method: method, Match: func(l fakeconn.Line) bool { return l.Terminal == "again" },
+				Result: map[string]any{"exitCode": 0, "output": "", "truncated": false}})
+		}
+		for range 2 {
+			term := f.start("true")
+			f.check(f.end(term), terminal.Exited, code(0))
+			id = acpterm.TerminalID(term)
+		}
+		if id != "again" {
+			f.Errorf("id %q", id)
+		}
+		f.count(release, 2)
+	})
+}
+
+func TestContextEndsDuringCreate(t *testing.T) {
+	// Start returns at once with the cause; the terminal that comes late is
+	// killed and released once; the call itself is not cancelled.
+	run(t, nil, func(f *fixture) {
+		f.c.Inject(fakeconn.Fault{Method: create, Reply: true, Delay: 10 * time.Second})
+		because := errors.New("because")
+		ctx, cancel := context.WithCancelCause(f.Context())
+		time.AfterFunc(time.Second, func() { cancel(because) })
+		start := time.Now()
+		if _, err := f.m.Start(ctx, terminal.Command{Line: "sleep 1h"}); !errors.Is(err, because) {
+			f.Errorf("got %v, want the cause", err)
+		}
+		f.within(start, time.Second, "Start")
+		if f.m.Busy() {
+			f.Error("busy")
+		}
+		f.count("$/cancel_request", 0)
+		time.Sleep(20 * time.Second)
+		f.count(kill, 1)
+		f.count(release, 1)
+	})
+}
+
+func TestCreateIsNotAnswered(t *testing.T) {
+	// Start is bounded, and Close reports that a command may run.
+	run(t, &acpterm.Options{CreateTimeout: 7 * time.Second}, func(f *fixture) {
+		f.leaks = true
+		f.c.Inject(fakeconn.Fault{Method: create, Drop: true})
+		start := time.Now()
+		_, err := f.m.Start(f.Context(), terminal.Command{Line: "true"})
+		if err == nil || errors.Is(err, errors.ErrUnsupported) {
+			f.Errorf("got %v", err)
+		}
+		if took := time.Since(start); took != 7*time.Second {
+			f.Errorf("took %v", took)
+		}
+		err = f.m.Close()
+		leak, ok := errors.AsType[*terminal.LeakError](err)
+		if !ok || len(leak.Leaks) != 1 || leak.Leaks[0].What != create || leak.Leaks[0].ID != "" {
+			f.Errorf("Close: %v", err)
+		}
+		f.within(start, time.Minute, "all")
+	})
+}
+
+func TestCloseReapsWhatComesInTime(t *testing.T) {
+	run(t, nil, func(f *fixture) {
+		f.c.Inject(fakeconn.Fault{Method: create, Reply: true, Delay: 3 * time.Second})
+		var err error
+		var started sync.WaitGroup
+		started.Go(func() { _, err = f.m.Start(f.Context(), terminal.Command{Line: "sleep 1h"}) })
+		time.Sleep(time.Second)
+		if err := f.m.Close(); err != nil {
+			f.Errorf("Close: %v", err)
+		}
+		started.Wait()
+		if !errors.Is(err, terminal.ErrClosed) {
+			f.Errorf("Start: %v, want ErrClosed", err)
+		}
+		f.count(release, 1)
+		if _, err := f.m.Start(f.Context(), terminal.Command{Line: "true"}); !errors.Is(err, terminal.ErrClosed) {
+			f.Errorf("Start after Close: %v", err)
+		}
+	})
+}
+
+func TestCreatedComesBeforeTheRelease(t *testing.T) {
+	// And before Start returns, unless it takes too long.
+	var mu sync.Mutex
+	var log []string
+	note := func(s string) {
+		mu.Lock()
+		defer mu.Unlock()
+		log = append(log, s)
+	}
+	options := acpterm.Options{Created: func(ctx context.Context, t terminal.Terminal) {
+		note("created " + acpterm.TerminalID(t))
+		time.Sleep(3 * time.Second)
+		note("shown")
+	}}
+	run(t, &options, func(f *fixture) {
+		f.c.Inject(fakeconn.Fault{Method: release, Match: func(fakeconn.Line) bool { note("release"); return false }})
+		term := f.start("true")
+		note("started " + acpterm.TerminalID(term))
+		f.end(term)
+		time.Sleep(time.Second)
+		id := acpterm.TerminalID(term)
+		want := []string{"created " + id, "shown"}
+		mu.Lock()
+		defer mu.Unlock()
+		// The release goes its own way beside the return of Start.
+		if len(log) != 4 || cmp.Diff(want, log[:2]) != "" {
+			f.Errorf("got %q, want %q and then the rest", log, want)
+		}
+	})
+}
+
+func TestCreatedThatHangs(t *testing.T) {
+	// Start and Close are bounded, the terminal is not released, and reported.
+	hang := make(chan struct{})
+	options := acpterm.Options{Created: func(context.Context, terminal.Terminal) { <-hang }}
+	synctest.Test(t, func(t *testing.T) {
+		hang = make(chan struct{})
+		c := fakeconn.New(&fakeconn.Options{Allow: []fakeconn.Rule{fakeconn.RuleRelease}})
+		session, _ := c.NewSession(t.Context(), "/")
+		m := acpterm.New(c.Conn(), session, &options)
+		start := time.Now()
+		term, err := m.Start(t.Context(), terminal.Command{Line: "true"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-term.Done()
+		err = m.Close()
+		if leak, ok := errors.AsType[*terminal.LeakError](err); !ok || len(leak.Leaks) != 1 || leak.Leaks[0].ID != term.Info().ID {
+			t.Errorf("Close: %v", err)
+		}
+		if took := time.Since(start); took > time.Minute {
+			t.Errorf("took %v", took)
+		}
+		if n := c.Count(release); n != 0 {
+			t.Errorf("%d releases", n)
+		}
+		close(hang)
+		c.Close()
+	})
+}
+
+func TestExitEvidence(t *testing.T) {
+	// Either source may fail; the other one is enough.
+	type faults []fakeconn.Fault
+	refuse := acp.NewInternalError(nil)
+	tests := []struct {
+		name    string
+		line    string
+		faults  faults
+		outcome terminal.Outcome
+		exit    terminal.Exit
+		text    string
+		err     bool
+	}{
+		{"wait is never answered", "say hello 3", faults{{Method: wait, Drop: true}}, terminal.Exited, code(3), "hello", false},
+		{"wait is refused", "say hello 3", faults{{Method: wait, Error: refuse}}, terminal.Exited, code(3), "hello", false},
+		{"wait is not known", "say hello 3", faults{{Method: wait, Error: acp.NewMethodNotFound(wait)}}, terminal.Exited, code(3), "hello", false},
+		{"wait answers nothing at once", "after 30s exit 3", faults{{Method: wait, N: 1, Result: map[string]any{}}}, terminal.Exited, code(3), "", false},
+		{"output never has an exit status", "say hello 3", faults{{Method: output, Reply: true, Edit: fakeconn.Remove("result.exitStatus")}}, terminal.Exited, code(3), "hello", false},
+		{"output has an empty exit status", "say hello 3", faults{{Method: output, Reply: true, Edit: fakeconn.Set("result.exitStatus", map[string]any{})}}, terminal.Exited, code(3), "hello", false},
+		{"output is never answered", "say hello 3", faults{{Method: output, Drop: true}}, terminal.Exited, code(3), "", true},
+		{"output is refused", "say hello 3", faults{{Method: output, Error: refuse}}, terminal.Exited, code(3), "", true},
+		{"output is refused once", "say hello 3", faults{{Method: output, N: 1, Error: refuse}}, terminal.Exited, code(3), "hello", false},
+		{"replies come twice", "say hello 3", faults{{Reply: true, Twice: true}}, terminal.Exited, code(3), "hello", false},
+		{"a slow link", "say hello 3", faults{{Delay: 700 * time.Millisecond}, {Reply: true, Delay: 700 * time.Millisecond}}, terminal.Exited, code(3), "hello", false},
+		{"a signal that nobody sent", "signal SIGSEGV", nil, terminal.Signalled, terminal.Exit{Signal: "SIGSEGV"}, "", false},
+		{"a null code with a signal", "exit 0", faults{{Method: wait, Reply: true, Result: map[string]any{"exitCode": nil, "signal": "Killed"}}, {Method: output, Reply: true, Edit: fakeconn.Remove("result.exitStatus")}}, terminal.Signalled, terminal.Exit{Signal: "SIGKILL"}, "", false},
+		{"code 0 with a signal is no success", "exit 0", faults{{Method: wait, Reply: true, Result: map[string]any{"exitCode": 0, "signal": "15"}}, {Method: output, Reply: true, Edit: fakeconn.Remove("result.exitStatus")}}, terminal.Signalled, terminal.Exit{Signal: "SIGTERM"}, "", false},
+		{"a stub", "sleep 1h", faults{{Method: wait, Result: map[string]any{}}, {Method: output, Result: map[string]any{"output": "", "truncated": false}}}, terminal.Unknown, terminal.Exit{}, "", true},
+		{"an end without a how", "sleep 1h", faults{{Method: wait, Drop: true}, {Method: output, Result: map[string]any{"output": "x", "truncated": false, "exitStatus": map[string]any{}}}}, terminal.Unknown, terminal.Exit{}, "x", true},
+		{"the client forgets a live terminal", "sleep 1h", faults{{Method: wait, Error: refuse}, {Method: output, Error: refuse}}, terminal.StoppedByClient, terminal.Exit{}, "", true},
+		{"the client has neither method", "sleep 1h", faults{{Method: wait, Error: acp.NewMethodNotFound(wait)}, {Method: output, Error: acp.NewMethodNotFound(output)}}, terminal.Failed, terminal.Exit{}, "", true},
+	}
+	for _, test := range tests {
+		for _, reading := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, reading %v", test.name, reading), func(t *testing.T) {
+				run(t, nil, func(f *fixture) {
+					for _, fault := range test.faults {
+						f.c.Inject(fault)
+					}
+					term := f.start(test.line)
+					if reading {
+						f.text(term)
+					}
+					info := f.end(term)
+					f.check(info, test.outcome, test.exit)
+					if got := f.text(term); got != test.text {
+						f.Errorf("output %q, want %q", got, test.text)
+					}
+					if (info.Err != nil) != test.err {
+						f.Errorf("Err: %v, want one: %v", info.Err, test.err)
+					}
+					if info.Exit.Success() {
+						f.Error("success")
+					}
+					time.Sleep(time.Minute)
+					f.count(create, 1)
+					f.count(release, 1)
+				})
+			})
+		}
+	}
+}
+
+func TestLostOutputIsNoSuccess(t *testing.T) {
+	// A failed terminal/output is an error that says why, with what was seen.
+	run(t, nil, func(f *fixture) {
+		term := f.start("parts one 10s two")
+		if out, err := term.ReadOutput(f.Context(), 0, time.Minute); err != nil || out.Text != "one" {
+			f.Fatalf("%+v, %v", out, err)
+		}
+		f.c.Inject(fakeconn.Fault{Method: output, Error: acp.NewInternalError("the disk is full")})
+		info := f.end(term)
+		f.check(info, terminal.Exited, code(0))
+		var re *acp.RequestError
+		if !errors.As(info.Err, &re) || !strings.Contains(info.Err.Error(), "the disk is full") {
+			f.Errorf("Err: %v", info.Err)
+		}
+		if got := f.text(term); got != "one" {
+			f.Errorf("output %q", got)
+		}
+	})
+}
+
+func TestStop(t *testing.T) {
+	refuse := acp.NewInternalError(nil)
+	tests := []struct {
+		name   string
+		line   string
+		faults []fakeconn.Fault
+		exit   terminal.Exit
+		err    bool
+	}{
+		{"a polite command", "hold here", nil, terminal.Exit{Signal: "SIGTERM"}, false},
+		{"a stubborn command", "ignore-term here", nil, terminal.Exit{Signal: "SIGKILL"}, false},
+		{"kill hangs", "hold here", []fakeconn.Fault{{Method: kill, Drop: true}}, terminal.Exit{}, true},
+		{"kill is refused", "hold here", []fakeconn.Fault{{Method: kill, Error: refuse}}, terminal.Exit{}, true},
+		{"wait hangs after the kill", "hold here", []fakeconn.Fault{{Method: wait, Reply: true, Drop: true}}, terminal.Exit{Signal: "SIGTERM"}, false},
+		{"nothing is answered", "hold here", []fakeconn.Fault{{Method: kill, Drop: true}, {Method: output, N: 3, Drop: true}, {Method: wait, Reply: true, Drop: true}}, terminal.Exit{}, true},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			run(t, nil, func(f *fixture) {
+				for _, fault := range test.faults {
+					f.c.Inject(fault)
+				}
+				term := f.start(test.line)
+				if out, err := term.ReadOutput(f.Context(), 0, time.Minute); err != nil || out.Text != "here" {
+					f.Fatalf("%+v, %v", out, err)
+				}
+				time.Sleep(time.Minute)
+				start := time.Now()
+				info, err := term.Stop(f.Context())
+				if err != nil {
+					f.Errorf("Stop: %v", err)
+				}
+				f.within(start, terminal.SettleTimeout, "Stop")
+				f.check(info, terminal.Stopped, test.exit)
+				if (info.Err != nil) != test.err {
+					f.Errorf("Err: %v, want one: %v", info.Err, test.err)
+				}
+				if got := f.text(term); got != "here" {
+					f.Errorf("output %q", got)
+				}
+				again, err := term.Stop(f.Context())
+				if err != nil || again.Outcome != terminal.Stopped || !again.Ended.Equal(info.Ended) {
+					f.Errorf("Stop again: %+v, %v", again, err)
+				}
+				time.Sleep(time.Minute)
+				f.count(kill, 1)
+				f.count(release, 1)
+			})
+		})
+	}
+}
+
+func TestTimeoutKeepsTheOutput(t *testing.T) {
+	run(t, nil, func(f *fixture) {
+		start := time.Now()
+		term, err := f.m.Start(f.Context(), terminal.Command{Line: "hold partial", Timeout: 5 * time.Second})
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.check(f.end(term), terminal.TimedOut, terminal.Exit{Signal: "SIGTERM"})
+		if took := time.Since(start); took < 5*time.Second || took > 10*time.Second {
+			f.Errorf("took %v", took)
+		}
+		if got := f.text(term); got != "partial" {
+			f.Errorf("output %q", got)
+		}
+		f.count(release, 1)
+	})
+}
+
+func TestTheConnectionEnds(t *testing.T) {
+	// Every waiter learns it at once, and nothing more is sent.
+	run(t, nil, func(f *fixture) {
+		term := f.start("hold here")
+		if out, _ := term.ReadOutput(f.Context(), 0, time.Minute); out.Text != "here" {
+			f.Fatalf("%+v", out)
+		}
+		var waiters sync.WaitGroup
+		start := time.Now()
+		waiters.Go(func() {
+			if out, err := term.ReadOutput(f.Context(), 4, time.Hour); err != nil || !out.EOF() {
+				f.Errorf("ReadOutput: %+v, %v", out, err)
+			}
+		})
+		waiters.Go(func() {
+			info := f.end(term)
+			f.check(info, terminal.ConnectionLost, terminal.Exit{})
+			if !errors.Is(info.Err, terminal.ErrConnectionLost) {
+				f.Errorf("Err: %v", info.Err)
+			}
+		})
+		f.c.Inject(fakeconn.Fault{Method: create, Disconnect: true})
+		waiters.Go(func() {
+			if _, err := f.m.Start(f.Context(), terminal.Command{Line: "true"}); !errors.Is(err, terminal.ErrConnectionLost) {
+				f.Errorf("Start: %v", err)
+			}
+		})
+		waiters.Wait()
+		f.within(start, 0, "the end")
+		sent := len(f.c.Lines())
+		if err := f.m.Close(); err != nil {
+			f.Errorf("Close: %v", err)
+		}
+		ended, cancel := context.WithCancel(f.Context())
+		cancel() // as the SDK does it with the contexts of its handlers
+		m := acpterm.New(f.c.Conn(), f.session, nil)
+		if _, err := m.Start(ended, terminal.Command{Line: "true"}); !errors.Is(err, terminal.ErrConnectionLost) {
+			f.Errorf("Start with an ended ctx: %v", err)
+		}
+		if got := f.text(term); got != "here" {
+			f.Errorf("output %q", got)
+		}
+		time.Sleep(time.Minute)
+		if now := len(f.c.Lines()); now != sent {
+			f.Errorf("%d lines were sent to a client that is gone", now-sent)
+		}
+	})
+}
+
+func TestALineThatIsTooLong(t *testing.T) {
+	// The SDK closes the connection; nobody waits for ever, and nothing is
+	// claimed that is not known.
+	run(t, nil, func(f *fixture) {
+		f.c.Inject(fakeconn.Fault{Method: output, Reply: true, Edit: fakeconn.Pad(11 << 20)})
+		info := f.end(f.start("print hello"))
+		if info.Outcome != terminal.ConnectionLost || info.Err == nil {
+			f.Errorf("%+v", info)
+		}
+	})
+}
+
+func TestReleaseIsNotAnswered(t *testing.T) {
+	tests := []struct {
+		name  string
+		fault fakeconn.Fault
+		sent  int
+		leak  bool
+	}{
+		{"an error settles it", fakeconn.Fault{Error: acp.NewInternalError("unknown terminal")}, 1, false},
+		{"a late answer settles it", fakeconn.Fault{Reply: true, Delay: time.Minute}, 1, false},
+		{"one more try at the end", fakeconn.Fault{N: 1, Drop: true}, 2, false},
+		{"and then it is reported", fakeconn.Fault{Drop: true}, 2, true},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			run(t, nil, func(f *fixture) {
+				f.leaks = test.leak
+				test.fault.Method = release
+				f.c.Inject(test.fault)
+				term := f.start("true")
+				f.end(term)
+				time.Sleep(time.Hour)
+				f.count(release, 1)
+				start := time.Now()
+				err := f.m.Close()
+				f.within(start, 2*terminal.ReleaseTimeout, "Close")
+				f.count(release, test.sent)
+				leak, ok := errors.AsType[*terminal.LeakError](err)
+				if ok != test.leak {
+					f.Fatalf("Close: %v", err)
+				}
+				if ok && (len(leak.Leaks) != 1 || leak.Leaks[0].ID != term.Info().ID || leak.Leaks[0].What != release) {
+					f.Errorf("leaks: %+v", leak.Leaks)
+				}
+			})
+		})
+	}
+}
+
+func TestCloseStopsEverythingAtOnce(t *testing.T) {
+	for name, fault := range map[string]fakeconn.Fault{
+		"a client that answers":       {Method: "none"},
+		"a client that never answers": {Method: kill, Drop: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, nil, func(f *fixture) {
+				f.c.Inject(fault)
+				for range 20 {
+					f.start("ignore-term")
+				}
+				start := time.Now()
+				if err := f.m.Close(); err != nil {
+					f.Errorf("Close: %v", err)
+				}
+				f.within(start, terminal.SettleTimeout, "Close")
+				for _, term := range f.m.List() {
+					if info := term.Info(); info.Outcome != terminal.Stopped {
+						f.Errorf("%+v", info)
+					}
+				}
+				f.count(release, 20)
+			})
+		})
+	}
+}
+
+func TestPolling(t *testing.T) {
+	// Little while nobody reads, often while somebody does and there is output,
+	// and at once when somebody begins.
+	run(t, nil, func(f *fixture) {
+		line := "parts '' 605s 'line 0' 10s "
+		for i := 1; i <= 30; i++ {
+			line += fmt.Sprintf("'line %d' 100ms ", i)
+		}
+		term := f.start(line + "'' 1h")
+		time.Sleep(610 * time.Second)
+		f.count(output, 20)
+		start := time.Now()
+		out, err := term.ReadOutput(f.Context(), 0, time.Hour)
+		if err != nil || out.Text != "line 0" {
+			f.Errorf("%+v, %v", out, err)
+		}
+		f.within(start, 0, "the first read")
+		last, cursor := time.Now(), out.NextCursor
+		for !strings.HasSuffix(out.Text, "line 30") {
+			out, err = term.ReadOutput(f.Context(), cursor, time.Hour)
+			if err != nil {
+				f.Fatal(err)
+			}
+			if cursor > 6 {
+				f.within(last, 250*time.Millisecond, "a line")
+			}
+			last, cursor = time.Now(), out.NextCursor
+		}
+		before := f.c.Count(output)
+		ctx, cancel := context.WithTimeout(f.Context(), time.Minute)
+		defer cancel()
+		term.ReadOutput(ctx, cursor, time.Hour)
+		if n := f.c.Count(output) - before; n < 55 || n > 70 {
+			f.Errorf("%d reads in a quiet minute", n)
+		}
+		time.Sleep(10 * time.Second)
+		before = f.c.Count(output)
+		time.Sleep(10 * time.Minute)
+		if n := f.c.Count(output) - before; n != 20 {
+			f.Errorf("%d reads in ten minutes that nobody read", n)
+		}
+	})
+}
+
+func TestOneReadAtATime(t *testing.T) {
+	// Whatever many readers do: some clients empty their buffer by a read, or
+	// answer only when there is something.
+	run(t, nil, func(f *fixture) {
+		open := 0
+		most := 0
+		count := func(d int) func(fakeconn.Line) bool {
+			return func(fakeconn.Line) bool { open += d; most = max(most, open); return false }
+		}
+		f.c.Inject(fakeconn.Fault{Method: output, Match: count(+1)})
+		f.c.Inject(fakeconn.Fault{Method: output, Reply: true, Match: count(-1)})
+		f.c.Inject(fakeconn.Fault{Method: output, Delay: 3 * time.Second})
+		term := f.start("lines 20 1s")
+		var readers sync.WaitGroup
+		for range 10 {
+			readers.Go(func() { f.text(term) })
+		}
+		readers.Wait()
+		f.end(term)
+		if most != 1 {
+			f.Errorf("%d reads at a time", most)
+		}
+	})
+}
+
+func TestSessionsDoNotDisturbEachOther(t *testing.T) {
+	// A session whose client never answers takes no time from another one.
+	run(t, nil, func(f *fixture) {
+		f.leaks = true
+		f.c.Inject(fakeconn.Fault{Session: f.session, Drop: true})
+		other, err := f.c.NewSession(f.Context(), "/other")
+		if err != nil {
+			f.Fatal(err)
+		}
+		var stuck sync.WaitGroup
+		for range 10 {
+			stuck.Go(func() { f.m.Start(f.Context(), terminal.Command{Line: "true"}) })
+		}
+		synctest.Wait()
+		m := acpterm.New(f.c.Conn(), other, nil)
+		start := time.Now()
+		term, err := m.Start(f.Context(), terminal.Command{Line: "print hello"})
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.check(f.end(term), terminal.Exited, code(0))
+		f.within(start, 100*time.Millisecond, "the other session's command")
+		if err := m.Close(); err != nil {
+			f.Errorf("Close: %v", err)
+		}
+		stuck.Wait()
+	})
+}
+
+func TestInsideTheHandlerOfACancel(t *testing.T) {
+	// The SDK holds every response back while it handles a notification. Stop
+	// waits no longer than its ctx, and the stop is not taken back.
+	synctest.Test(t, func(t *testing.T) {
+		agent := &cancelAgent{t: t}
+		c := fakeconn.New(&fakeconn.Options{Agent: func(conn *acp.AgentSideConnection) acp.Agent {
+			agent.conn = conn
+			return agent
+		}})
+		session, err := c.NewSession(t.Context(), "/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := acpterm.New(agent.conn, session, nil)
+		if agent.term, err = m.Start(t.Context(), terminal.Command{Line: "sleep 1h"}); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Cancel(t.Context(), session); err != nil {
+			t.Fatal(err)
+		}
+		info, err := terminal.Wait(t.Context(), agent.term)
+		if err != nil || info.Outcome != terminal.Stopped {
+			t.Errorf("%+v, %v", info, err)
+		}
+		if err := m.Close(); err != nil {
+			t.Errorf("Close of the Manager: %v", err)
+		}
+		if err := c.Close(); err != nil {
+			t.Errorf("Close of the client: %v\n%s", err, c.Transcript())
+		}
+	})
+}
+
+// A cancelAgent stops its terminal inside the handler of session/cancel.
+type cancelAgent struct {
+	acp.Agent
+	t    *testing.T
+	conn *acp.AgentSideConnection
+	term terminal.Terminal
+}
+
+func (a *cancelAgent) Initialize(context.Context, acp.InitializeRequest) (acp.InitializeResponse, error) {
+	return acp.InitializeResponse{ProtocolVersion: acp.ProtocolVersionNumber}, nil
+}
+
+func (a *cancelAgent) NewSession(context.Context, acp.NewSessionRequest) (acp.NewSessionResponse, error) {
+	return acp.NewSessionResponse{SessionId: "s"}, nil
+}
+
+func (a *cancelAgent) Cancel(context.Context, acp.CancelNotification) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	start := time.Now()
+	if _, err := a.term.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		a.t.Errorf("Stop in the handler: %v", err)
+	}
+	if took := time.Since(start); took > time.Second {
+		a.t.Errorf("Stop in the handler took %v", took)
+	}
+	return nil
+}
+
+func TestTheClientStopsReading(t *testing.T) {
+	// In real time: the SDK's writes block for ever, and ours return.
+	if testing.Short() {
+		t.Skip("takes some seconds of real time")
+	}
+	c := fakeconn.New(&fakeconn.Options{Allow: []fakeconn.Rule{fakeconn.RuleRelease}})
+	session, err := c.NewSession(t.Context(), "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := acpterm.New(c.Conn(), session, nil)
+	term, err := m.Start(t.Context(), terminal.Command{Line: "hold here"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Inject(fakeconn.Fault{Method: create, StopReading: true})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err := m.Start(ctx, terminal.Command{Line: "true"}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Start: %v", err)
+	}
+	start := time.Now()
+	if info, err := term.Stop(t.Context()); err != nil || info.Outcome != terminal.Stopped {
+		t.Errorf("Stop: %+v, %v", info, err)
+	}
+	if err := m.Close(); err == nil {
+		t.Error("Close reports no leak")
+	}
+	if took := time.Since(start); took > 30*time.Second {
+		t.Errorf("Stop and Close took %v", took)
+	}
+	c.Close()
+}
+
+func TestTerminalID(t *testing.T) {
+	run(t, nil, func(f *fixture) {
+		term := f.start("true")
+		id := acpterm.TerminalID(term)
+		if id == "" || id == term.Info().ID {
+			f.Errorf("the client's id is %q, ours %q", id, term.Info().ID)
+		}
+		if got := acpterm.TerminalID(struct{ terminal.Terminal }{term}); got != "" {
+			f.Errorf("the id of a terminal that is none of a client: %q", got)
+		}
+		f.end(term)
+	})
+}
