@@ -100,6 +100,11 @@ type Options struct {
 	// [terminal.DefaultResultLimit].
 	ResultLimit int
 
+	// Profiles are how known clients treat terminals: the first row that fits
+	// the client counts. Nil is [acpterm.DefaultProfiles]; see
+	// [acpterm.LoadProfiles] for those of a file.
+	Profiles acpterm.Profiles
+
 	// Env is the environment of local commands, under Command.Env; nil is
 	// execenv.Env{}.InheritSafe(): the agent's own without its secrets.
 	Env *execenv.Env
@@ -119,6 +124,7 @@ type Bridge struct {
 	opts     Options
 	terminal bool            // the client advertised terminal/*
 	display  bool            // the client shows display-only terminals
+	profile  acpterm.Profile // of the client
 	lost     <-chan struct{} // closed when the connection is gone; nil if nobody can tell
 	wire     *wire
 	pace     pacer
@@ -173,6 +179,10 @@ func New(conn acpterm.Conn, init acp.InitializeRequest, options *Options) *Bridg
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	if o.Profiles == nil {
+		o.Profiles = acpterm.DefaultProfiles()
+	}
+	b.profile = o.Profiles.Find(init.ClientInfo)
 	if !b.terminal {
 		b.noClient = errNoTerminals
 	}
@@ -205,7 +215,7 @@ func (b *Bridge) watch() {
 // Session returns the State of a session, whose working directory is cwd, an
 // absolute path. While the session is open it is the same State for the same
 // cwd, and an error for another one. After Close the error wraps
-// [terminal.ErrClosed].
+// [terminal.ErrClosed], on a lost connection [terminal.ErrConnectionLost].
 func (b *Bridge) Session(id acp.SessionId, cwd string) (*State, error) {
 	switch {
 	case id == "":
@@ -215,6 +225,9 @@ func (b *Bridge) Session(id acp.SessionId, cwd string) (*State, error) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.gone() {
+		return nil, fmt.Errorf("bridge: %w", terminal.ErrConnectionLost)
+	}
 	if s := b.sessions[id]; s != nil {
 		if s.cwd != cwd {
 			return nil, fmt.Errorf("bridge: session %q is open already, in %s", id, s.cwd)

@@ -212,9 +212,10 @@ func (c *Call) begin(ctx context.Context, cmd terminal.Command, background bool)
 		err = s.enter(k)
 	}
 	if err == nil {
-		if c.card.Status == "" || c.card.Status == acp.ToolCallStatusPending {
-			if !c.sent {
-				c.card.Status = acp.ToolCallStatusInProgress
+		if !c.sent {
+			c.card.Status = acp.ToolCallStatusInProgress
+			if c.card.Title == "" {
+				c.card.Title = cmd.String()
 			}
 		}
 		dir := cmd.Dir

@@ -145,13 +145,17 @@ func (g gate) CreateTerminal(ctx context.Context, p acp.CreateTerminalRequest) (
 	r, err := g.Conn.CreateTerminal(ctx, p)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err != nil || r.TerminalId == "" || s.clients[r.TerminalId] != nil {
+	old := s.clients[r.TerminalId]
+	switch {
+	case err != nil, r.TerminalId == "", old != nil && !old.released:
 		close(k.created)
-	} else {
-		k.clientID = r.TerminalId
-		s.clients[r.TerminalId] = k
+		return r, err
+	case old != nil: // an id may come again, and overtake the answer to the release
+		close(old.created)
 	}
-	return r, err
+	k.clientID = r.TerminalId
+	s.clients[r.TerminalId] = k
+	return r, nil
 }
 
 // ReleaseTerminal releases a terminal that from now on no update embeds: "The

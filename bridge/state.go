@@ -55,6 +55,7 @@ func newState(b *Bridge, id acp.SessionId, cwd string) *State {
 		Dir:          cwd,
 		MaxTerminals: b.opts.MaxTerminals,
 		OutputLimit:  b.opts.ResultLimit,
+		Profile:      b.profile,
 		NewID:        b.opts.NewID,
 		Logger:       b.opts.Logger,
 	})

@@ -338,7 +338,9 @@ const cancelWindow = 200 * time.Millisecond
 // Closing the session ends its turns as cancelled, and everything that runs.
 func TestCloseSession(t *testing.T) {
 	each(t, func(w *world, k kind) {
-		w.later(2*time.Second, func() {
+		closed := make(chan struct{})
+		time.AfterFunc(2*time.Second, func() {
+			defer close(closed)
 			if err := w.c.CloseSession(context.Background(), w.id); err != nil {
 				w.Error(err)
 			}
@@ -353,6 +355,7 @@ func TestCloseSession(t *testing.T) {
 			}
 			return done, err
 		})
+		<-closed
 		check(w, "live", len(live(w.local.List()))+len(live(w.c.Memterm().List())), 0)
 		if _, err := w.prompt(func(context.Context, *bridge.Turn) (acp.PromptResponse, error) { return done, nil }); err == nil {
 			w.Error("a closed session runs a turn")
