@@ -118,6 +118,7 @@ func tool(ctx context.Context, s *bridge.State, t *bridge.Turn, id, name string,
 		var term terminal.Terminal
 		if term, err = s.Get(args["id"]); err == nil {
 			_, err = term.WriteInput(ctx, args["text"])
+			answer = "written"
 		}
 	case "kill":
 		var info terminal.Info
@@ -160,7 +161,7 @@ func ExampleTurn_ToolCall() {
 	// bash: no such file
 	// [exited, exit code 1]
 	// background: t2
-	// input:
+	// input: written
 	// output: ping
 	// [running, read on from 5]
 	// kill: stopped
