@@ -215,7 +215,7 @@ func (b *Bridge) watch() {
 // Session returns the State of a session, whose working directory is cwd, an
 // absolute path. While the session is open it is the same State for the same
 // cwd, and an error for another one. After Close the error wraps
-// [terminal.ErrClosed], on a lost connection [terminal.ErrConnectionLost].
+// [terminal.ErrClosed]. On a lost connection nothing can be started in it.
 func (b *Bridge) Session(id acp.SessionId, cwd string) (*State, error) {
 	switch {
 	case id == "":
@@ -225,9 +225,6 @@ func (b *Bridge) Session(id acp.SessionId, cwd string) (*State, error) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.gone() {
-		return nil, fmt.Errorf("bridge: %w", terminal.ErrConnectionLost)
-	}
 	if s := b.sessions[id]; s != nil {
 		if s.cwd != cwd {
 			return nil, fmt.Errorf("bridge: session %q is open already, in %s", id, s.cwd)
