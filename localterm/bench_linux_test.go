@@ -21,7 +21,8 @@ import (
 // descriptor: a non-blocking pseudo-terminal with the same modes, or a pipe,
 // read through the runtime's poller, and os/exec. Baseline and Manager take
 // turns, and "ratio" is that of their medians: the Manager's speed in units of
-// the baseline's.
+// the baseline's. "cpu-ratio" is the same for the processor time that this
+// process takes, and less of a lottery on a busy machine.
 
 // rawTerminal returns both sides of a terminal without any package of ours.
 func rawTerminal(b *testing.B) (master, slave *os.File) {
@@ -86,19 +87,24 @@ func ratio(b *testing.B, n int64, pause time.Duration, baseline, manager func())
 	b.Helper()
 	baseline()
 	manager()
-	var base, ours []time.Duration
-	timed := func(f func()) time.Duration {
+	type sample struct{ wall, cpu []time.Duration }
+	var base, ours sample
+	measure := func(s *sample, f func()) {
 		time.Sleep(pause)
-		start := time.Now()
+		start, cpu := time.Now(), cpuTime(b)
 		f()
-		return time.Since(start)
+		s.wall = append(s.wall, time.Since(start))
+		s.cpu = append(s.cpu, cpuTime(b)-cpu)
 	}
 	for b.Loop() {
-		base = append(base, timed(baseline))
-		ours = append(ours, timed(manager))
+		measure(&base, baseline)
+		measure(&ours, manager)
 	}
-	x, y := median(base), median(ours)
+	x, y := median(base.wall), median(ours.wall)
 	b.ReportMetric(x.Seconds()/y.Seconds(), "ratio")
+	if cpu := median(ours.cpu); cpu > 0 {
+		b.ReportMetric(median(base.cpu).Seconds()/cpu.Seconds(), "cpu-ratio")
+	}
 	b.ReportMetric(0, "ns/op")
 	if n > 0 {
 		b.ReportMetric(float64(n)/1e6/x.Seconds(), "base-MB/s")

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/termbridge/termbridge/localterm"
 	"github.com/termbridge/termbridge/terminal"
 )
@@ -106,22 +108,12 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// cpuTime is what this process has used.
-func cpuTime(t *testing.T) time.Duration {
+// cpuTime is the processor time that this process has used.
+func cpuTime(t testing.TB) time.Duration {
 	t.Helper()
-	stat, err := os.ReadFile("/proc/self/stat")
-	if err != nil {
+	var usage unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &usage); err != nil {
 		t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(stat), ") ")
-	fields := strings.Fields(rest)
-	ticks := 0
-	for _, f := range fields[11:13] { // utime, stime
-		n, err := strconv.Atoi(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ticks += n
-	}
-	return time.Duration(ticks) * 10 * time.Millisecond
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }

@@ -27,13 +27,18 @@ type Buffer struct {
 
 	mu sync.Mutex
 	// guards following
-	ring   []byte        // as long as it has grown
-	start  int64         // cursor of the oldest byte that is kept
-	end    int64         // cursor behind the newest
-	lines  int64         // line ends before start
-	full   int64         // Reserve said no: it is not asked again before this cursor
-	closed bool          // nothing follows
-	wake   chan struct{} // closed at the next change; nil while nobody waits
+	ring   []byte // as long as it has grown
+	start  int64  // cursor of the oldest byte that is kept
+	end    int64  // cursor behind the newest
+	lines  int64  // line ends before start
+	full   int64  // Reserve said no: it is not asked again before this cursor
+	closed bool   // nothing follows
+
+	wake   chan struct{} // closed when there is news; nil while nobody waits
+	woken  time.Time     // when that was last
+	wokeAt int64         // and where the end was then
+	late   *time.Timer   // wakes those who wait in a flood; nil before the first
+	armed  bool          // late is set
 }
 
 // minRing is the first size of a ring: an idle terminal costs nothing before
@@ -69,7 +74,7 @@ func (b *Buffer) Write(p []byte) (int, error) {
 	copied := copy(b.ring[at:], p)
 	copy(b.ring, p[copied:])
 	b.end += int64(len(p))
-	b.changed()
+	b.announce(n)
 	return n, nil
 }
 
@@ -130,17 +135,60 @@ func (b *Buffer) bytes(from, to int64) [2][]byte {
 func (b *Buffer) Close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.closed {
-		b.closed = true
-		b.changed()
+	if b.closed {
+		return
 	}
+	b.closed = true
+	if b.late != nil {
+		b.late.Stop()
+	}
+	b.awaken()
 }
 
-// changed wakes those who wait. Called with mu held.
-func (b *Buffer) changed() {
+// In a flood of large pieces, readers that keep up are woken for so many bytes,
+// or after so long, and not for each piece: that would cost more than the piece,
+// and take processor time from its writer. A piece that is small, or comes after
+// a pause, wakes at once.
+const (
+	floodPiece = 1 << 10
+	floodBytes = 64 << 10
+	floodPause = time.Millisecond
+)
+
+// announce wakes those who wait for the n bytes that were just written, now or
+// in a moment. Called with mu held.
+func (b *Buffer) announce(n int) {
+	if b.wake == nil || b.armed && n >= floodPiece && b.end-b.wokeAt < floodBytes {
+		return
+	}
+	if n >= floodPiece && b.end-b.wokeAt < floodBytes {
+		if pause := floodPause - time.Since(b.woken); pause > 0 {
+			b.armed = true
+			if b.late == nil {
+				b.late = time.AfterFunc(pause, b.overdue)
+			} else {
+				b.late.Reset(pause)
+			}
+			return
+		}
+	}
+	b.awaken()
+}
+
+// overdue is the function of late.
+func (b *Buffer) overdue() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.armed = false
+	b.awaken()
+}
+
+// awaken wakes those who wait. Called with mu held.
+func (b *Buffer) awaken() {
 	if b.wake != nil {
 		close(b.wake)
 		b.wake = nil
+		b.woken, b.wokeAt = time.Now(), b.end
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -174,6 +175,60 @@ func TestAwait(t *testing.T) {
 		if err := b.Await(t.Context(), 1, forever); err != nil {
 			t.Errorf("Await after Close: %v", err)
 		}
+	})
+}
+
+// In a flood a reader is woken seldom, never later than a millisecond, and for
+// small pieces at once.
+func TestFlood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := tail.New(1 << 20)
+		var wakes, last atomic.Int64
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for cursor := int64(0); ; wakes.Add(1) {
+				c, err := b.Wait(t.Context(), cursor, 64<<10, forever)
+				if err != nil || c.Closed {
+					return
+				}
+				last.Store(time.Now().UnixNano())
+				cursor = c.Next
+			}
+		})
+		flood := func(pieces, size int, gap time.Duration) int64 {
+			synctest.Wait()
+			before := wakes.Load()
+			for range pieces {
+				b.Write(make([]byte, size))
+				synctest.Wait()
+				time.Sleep(gap)
+			}
+			synctest.Wait()
+			return wakes.Load() - before
+		}
+		if n := flood(100, 4<<10, 10*time.Microsecond); n > 10 {
+			t.Errorf("%d wakes for 100 large pieces in a millisecond", n)
+		}
+		time.Sleep(time.Second)
+		if n := flood(100, 10, 10*time.Microsecond); n != 100 {
+			t.Errorf("%d wakes for 100 small pieces", n)
+		}
+		if n := flood(100, 4<<10, 2*time.Millisecond); n != 100 {
+			t.Errorf("%d wakes for 100 large pieces with pauses", n)
+		}
+		flood(2, 4<<10, 0)
+		written := time.Now()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if delay := time.Unix(0, last.Load()).Sub(written); delay > time.Millisecond {
+			t.Errorf("the last piece of a flood was read %v later", delay)
+		}
+		_, end := b.Bounds()
+		if c, _ := b.Wait(t.Context(), end-1, 8, 0); c.Next != end {
+			t.Errorf("what is there is read at once: %+v", c)
+		}
+		b.Close()
+		wg.Wait()
 	})
 }
 
