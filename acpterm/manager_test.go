@@ -320,7 +320,7 @@ func TestAnIDMayComeAgain(t *testing.T) {
 		}})
 		for _, method := range []string{output, wait, kill, release} {
 			f.c.Inject(fakeconn.Fault{Method: method, Match: func(l fakeconn.Line) bool { return l.Terminal == "again" },
-				Result: map[string]any{"exitCode": 0, "output": "", "truncated": false}})
+				Result: map[string]any{"exitCode": 0, "output": "", "truncated": false, "exitStatus": map[string]any{"exitCode": 0}}})
 		}
 		for range 2 {
 			term := f.start("true")
