@@ -23,7 +23,8 @@ type child struct {
 func startChild(path string, argv []string, attr *syscall.ProcAttr, group *cgroup) (*child, error) {
 	pidfd := -1
 	attr.Sys.PidFD = &pidfd
-	if group.enter(attr.Sys) {
+	grouped := group.enter(attr.Sys)
+	if grouped {
 		pid, err := syscall.ForkExec(path, argv, attr)
 		group.entered(attr.Sys)
 		switch {
@@ -40,7 +41,7 @@ func startChild(path string, argv []string, attr *syscall.ProcAttr, group *cgrou
 	if err != nil {
 		return nil, err
 	}
-	if group != nil {
+	if grouped {
 		group.of.turnOff() // it was the group
 	}
 	return newChild(pid, pidfd), nil

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -70,7 +71,7 @@ func start(t *testing.T, l *execenv.Local, spec execenv.Spec) *running {
 		spec.Group = true
 	}
 	p := l.Command(context.WithoutCancel(t.Context()), spec)
-	r := &running{Session: p.(execenv.Session), text: make(chan string), done: make(chan struct{})}
+	r := &running{Session: p.(execenv.Session), done: make(chan struct{})}
 	var out io.Reader
 	if spec.TTY == nil {
 		var err error
@@ -87,72 +88,57 @@ func start(t *testing.T, l *execenv.Local, spec execenv.Spec) *running {
 	}
 	go func() {
 		defer close(r.done)
-		buf := make([]byte, 4096)
-		for {
-			n, err := out.Read(buf)
-			if n > 0 {
-				r.text <- string(buf[:n])
-			}
-			if err != nil {
-				r.err = err
-				return
-			}
-		}
+		_, r.err = io.Copy(r, onlyReader{out})
 	}()
 	t.Cleanup(func() {
 		r.StopTree(0)
 		r.Wait() // perhaps once more
-		for {
-			select {
-			case <-r.text:
-			case <-r.done:
-				return
-			}
-		}
+		wait(t, r.done, "Wait ends the reads")
 	})
 	return r
 }
 
+type onlyReader struct{ io.Reader }
+
 type running struct {
 	execenv.Session
 	term execenv.Terminal
-	text chan string
 	done chan struct{} // closed at the end of the output
-	err  error         // then
-	seen string
+	err  error         // then; nil for io.EOF
+
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (r *running) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.Write(p)
+}
+
+// seen returns the output so far.
+func (r *running) seen() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.String()
 }
 
 // until reads until the output holds text, and returns all of it.
 func (r *running) until(t *testing.T, text string) string {
 	t.Helper()
-	timeout := time.After(20 * time.Second)
-	for !strings.Contains(r.seen, text) {
-		select {
-		case s := <-r.text:
-			r.seen += s
-		case <-r.done:
-			t.Fatalf("the output ended without %q (%v): %q", text, r.err, r.seen)
-		case <-timeout:
-			t.Fatalf("no %q in %q", text, r.seen)
-		}
-	}
-	return r.seen
+	eventually(t, func() error { return errorf(strings.Contains(r.seen(), text), "no %q in %q", text, r.seen()) })
+	return r.seen()
 }
 
 // rest reads until the end of the output, and returns all of it.
 func (r *running) rest(t *testing.T) string {
 	t.Helper()
-	timeout := time.After(20 * time.Second)
-	for {
-		select {
-		case s := <-r.text:
-			r.seen += s
-		case <-r.done:
-			return r.seen
-		case <-timeout:
-			t.Fatalf("the output did not end: %q", r.seen)
-		}
+	select {
+	case <-r.done:
+	case <-time.After(20 * time.Second):
+		t.Fatalf("the output did not end: %q", r.seen())
 	}
+	return r.seen()
 }
 
 func wait(t *testing.T, c <-chan struct{}, what string) {

@@ -1,6 +1,7 @@
 package execenv
 
 import (
+	"io"
 	"os"
 	"sync"
 	"syscall"
@@ -43,6 +44,14 @@ func (t *ptmx) leave() {
 func (t *ptmx) Close() error {
 	t.letGo.Do(func() { t.side.Close() })
 	return t.stream.Close()
+}
+
+func (t *ptmx) Write(b []byte) (int, error) {
+	n, err := t.f.Write(b)
+	if isHangup(err) {
+		err = io.ErrClosedPipe // nobody holds the other side
+	}
+	return n, err
 }
 
 const (

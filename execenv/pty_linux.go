@@ -1,7 +1,9 @@
 package execenv
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 
@@ -15,6 +17,45 @@ type ptmx struct{ *stream }
 
 // leave is called when the process has exited.
 func (t *ptmx) leave() {}
+
+// Write is that of a file, but for one thing: when nobody holds the other side
+// any more and its queue is full, the kernel says EAGAIN for ever.
+func (t *ptmx) Write(b []byte) (n int, err error) {
+	raw, err := t.f.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	for n < len(b) {
+		var m int
+		var fail error
+		err := raw.Write(func(fd uintptr) bool {
+			for {
+				m, fail = unix.Write(int(fd), b[n:])
+				switch {
+				case errors.Is(fail, unix.EINTR):
+					continue
+				case errors.Is(fail, unix.EAGAIN) && hungUp(int(fd)):
+					fail = unix.EIO
+				case errors.Is(fail, unix.EAGAIN):
+					return false
+				}
+				return true
+			}
+		})
+		n += max(m, 0)
+		switch {
+		case t.closed.Load():
+			return n, os.ErrClosed
+		case err != nil:
+			return n, err
+		case isHangup(fail):
+			return n, io.ErrClosedPipe
+		case fail != nil:
+			return n, &os.PathError{Op: "write", Path: t.f.Name(), Err: fail}
+		}
+	}
+	return n, nil
+}
 
 const (
 	getTermios = unix.TCGETS
@@ -52,7 +93,7 @@ func openTerminal(tty TTY) (_ *ptmx, side *os.File, err error) {
 	}
 	// Without input the process must not be able to read from the terminal:
 	// a pager or an editor that finds no other keyboard reads its standard
-	// error, and would wait there for ever.
+	// error, or opens the terminal by its name, and would wait there for ever.
 	flags := unix.O_NOCTTY | unix.O_CLOEXEC | unix.O_WRONLY
 	if tty.Input {
 		flags = unix.O_NOCTTY | unix.O_CLOEXEC | unix.O_RDWR
@@ -62,6 +103,9 @@ func openTerminal(tty TTY) (_ *ptmx, side *os.File, err error) {
 		return nil, nil, fmt.Errorf("open the other side: %w", err)
 	}
 	side = os.NewFile(uintptr(slave), "pts")
+	if !tty.Input {
+		unix.Fchmod(slave, 0o200) // which root does not feel
+	}
 	if err := setModes(slave); err != nil {
 		side.Close()
 		return nil, nil, fmt.Errorf("set modes: %w", err)

@@ -5,7 +5,6 @@ package execenv
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"syscall"
 	"time"
@@ -41,14 +40,6 @@ func (t *ptmx) control(f func(fd int) error) error {
 		return err
 	}
 	return inner
-}
-
-func (t *ptmx) Write(b []byte) (int, error) {
-	n, err := t.f.Write(b)
-	if isHangup(err) {
-		err = io.ErrClosedPipe // nobody holds the other side
-	}
-	return n, err
 }
 
 func (t *ptmx) SetWriteDeadline(d time.Time) error { return t.f.SetWriteDeadline(d) }

@@ -60,13 +60,14 @@ func (s *stream) Close() error {
 	return s.f.Close()
 }
 
-// seize takes the stream from the caller: Close without closing the file. It
-// reports whether there is something to take.
+// seize takes the stream from the caller: Close without closing the file, if
+// somebody holds the other end. It reports whether the file is still open.
 func (s *stream) seize() bool {
+	held := s.held()
 	if s.closed.Swap(true) {
 		return false
 	}
-	if s.ended.Load() || s.f.SetReadDeadline(time.Unix(1, 0)) != nil {
+	if !held || s.f.SetReadDeadline(time.Unix(1, 0)) != nil {
 		s.f.Close()
 		return false
 	}

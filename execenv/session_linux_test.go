@@ -1,0 +1,785 @@
+package execenv_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/termbridge/termbridge/execenv"
+	"github.com/termbridge/termbridge/terminal"
+	"golang.org/x/sys/unix"
+)
+
+// A nap is a sleep that can be told from all others.
+func nap() string { return fmt.Sprintf("sleep 88%d", naps.Add(1)) }
+
+var naps atomic.Int64
+
+func init() { naps.Store(time.Now().UnixNano() % 1e6) }
+
+// alive returns the live processes with this command line.
+func alive(command string) (procs []string) {
+	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, file := range files {
+		line, _ := os.ReadFile(file)
+		text := strings.TrimSpace(string(bytes.ReplaceAll(line, []byte{0}, []byte{' '})))
+		if text == command {
+			stat, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "stat"))
+			if i := bytes.LastIndexByte(stat, ')'); i > 0 && stat[i+2] != 'Z' {
+				procs = append(procs, filepath.Base(filepath.Dir(file))+" "+text)
+			}
+		}
+	}
+	return procs
+}
+
+func untilAlive(t *testing.T, command string, n int) {
+	t.Helper()
+	eventually(t, func() error {
+		got := alive(command)
+		return errorf(len(got) == n, "%d of %q run, want %d: %q", len(got), command, n, got)
+	})
+}
+
+var bothWays = map[string]*execenv.LocalOptions{
+	"cgroup":    nil,
+	"no cgroup": {Cgroup: execenv.NoCgroup},
+}
+
+func hasCgroups(t *testing.T) bool {
+	l := newLocal(t, nil)
+	r := start(t, l, sh("cat /proc/self/cgroup"))
+	return strings.Contains(r.rest(t), "/termbridge-")
+}
+
+// Whatever a process does to get away, StopTree ends it.
+func TestStopTree(t *testing.T) {
+	need(t, "setsid", "nohup", "bash")
+	for way, opts := range bothWays {
+		t.Run(way, func(t *testing.T) {
+			for _, c := range []struct {
+				name, script string
+				tty          *execenv.TTY
+				naps         int
+				kill         bool // needs SIGKILL
+			}{
+				{"a child", "NAP", nil, 1, false},
+				{"grandchildren", "sh -c 'NAP & NAP & wait' & NAP; :", nil, 3, false},
+				{"background of a shell", "NAP & NAP", nil, 2, false},
+				{"nohup", "nohup NAP >/dev/null 2>&1 & wait", nil, 1, false},
+				{"deaf to TERM, HUP and INT", "trap '' TERM HUP INT; NAP & wait", nil, 1, true},
+				{"a session of its own", "setsid NAP & wait", nil, 1, false},
+				{"a daemon", "(setsid sh -c 'NAP & :' </dev/null >/dev/null 2>&1 &); wait; exec sleep 99", nil, 1, false},
+				{"a deaf daemon", "trap '' TERM; (setsid sh -c 'NAP & :' </dev/null >/dev/null 2>&1 &); while :; do sleep .1; done", nil, 1, true},
+				{"a job of an interactive shell", "bash -ic 'NAP & NAP'", &execenv.TTY{Input: true}, 2, false},
+				{"a terminal without input", "NAP & NAP", &execenv.TTY{}, 2, false},
+				{"stopped", "NAP & sleep .1; kill -STOP $!; kill -STOP $$", nil, 1, false},
+				{"without an environment, in the session", "env -i NAP & wait", nil, 1, false},
+				{"without an environment, a child in another session", "env -i setsid NAP & wait", nil, 1, false},
+			} {
+				t.Run(c.name, func(t *testing.T) {
+					t.Parallel()
+					l := newLocal(t, opts)
+					nap := nap()
+					spec := sh(strings.ReplaceAll(c.script, "NAP", nap))
+					spec.TTY = c.tty
+					r := start(t, l, spec)
+					untilAlive(t, nap, c.naps)
+					if strings.Contains(c.name, "stopped") {
+						eventually(t, func() error {
+							stat, _ := os.ReadFile("/proc/" + r.ID() + "/stat")
+							return errorf(bytes.Contains(stat, []byte(") T ")), "not stopped: %s", stat)
+						})
+					}
+					grace := 20 * time.Second
+					if c.kill {
+						grace = 200 * time.Millisecond
+					}
+					began := time.Now()
+					left := r.StopTree(grace)
+					if left == nil || len(left) > 0 {
+						t.Errorf("left: %v, want none, and known", left)
+					}
+					if took := time.Since(began); c.kill != (r.Exit().Signal == "SIGKILL") || !c.kill && took > 10*time.Second {
+						t.Errorf("took %v: %v", took, r.Exit())
+					}
+					if got := alive(nap); len(got) > 0 {
+						t.Errorf("still alive: %q", got)
+					}
+					if left := r.StopTree(0); left == nil || len(left) > 0 {
+						t.Errorf("once more: left %v", left)
+					}
+					if left := r.Survivors(); left == nil || len(left) > 0 {
+						t.Errorf("survivors: %v", left)
+					}
+				})
+			}
+		})
+	}
+}
+
+// Who leaves the session, the environment and the family behind is found by a
+// cgroup only. Without one who still holds the output is named.
+func TestStopTreeOfADaemonWithoutEnvironment(t *testing.T) {
+	need(t, "setsid")
+	cgroups := hasCgroups(t)
+	for way, opts := range bothWays {
+		t.Run(way, func(t *testing.T) {
+			nap := nap()
+			r := start(t, newLocal(t, opts), sh("(setsid env -i "+nap+" </dev/null &); echo ready; exec sleep 99"))
+			r.until(t, "ready")
+			untilAlive(t, nap, 1)
+			left := r.StopTree(time.Second)
+			if opts == nil && cgroups {
+				if len(left) > 0 || len(alive(nap)) > 0 {
+					t.Errorf("left: %v, alive: %q", left, alive(nap))
+				}
+				return
+			}
+			if opts == nil {
+				t.Log("no cgroup can be had here")
+			}
+			if len(left) != 1 || left[0].Command != nap {
+				t.Errorf("left: %v, want %q", left, nap)
+			}
+			for _, p := range left {
+				syscall.Kill(p.PID, syscall.SIGKILL)
+			}
+		})
+	}
+}
+
+// Processes that are made faster than anybody can count them end too.
+func TestStopTreeOfForkLoops(t *testing.T) {
+	need(t, "setsid")
+	dir := t.TempDir()
+	chain := filepath.Join(dir, "chain")
+	if err := os.WriteFile(chain, []byte("#!/bin/sh\nsetsid \"$0\" </dev/null >/dev/null 2>&1 &\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for way, opts := range bothWays {
+		t.Run(way, func(t *testing.T) {
+			l := newLocal(t, opts)
+			nap := nap()
+			r := start(t, l, sh("trap '' TERM; while :; do (setsid "+nap+" &); sleep .01; done"))
+			eventually(t, func() error { return errorf(len(alive(nap)) > 5, "not yet") })
+			if left := r.StopTree(50 * time.Millisecond); len(left) > 0 || len(alive(nap)) > 0 {
+				t.Errorf("a loop of daemons: left %v, alive %q", left, alive(nap))
+			}
+			r = start(t, l, execenv.Spec{Path: chain})
+			time.Sleep(100 * time.Millisecond)
+			r.StopTree(0)
+			time.Sleep(50 * time.Millisecond)
+			if got := alive("/bin/sh " + chain); len(got) > 0 {
+				t.Errorf("a chain of sessions: alive %q", got)
+			}
+		})
+	}
+}
+
+func TestStopTreeAtOnce(t *testing.T) {
+	l := newLocal(t, nil)
+	r := start(t, l, sh("trap '' TERM; echo ready; while :; do sleep .05; done"))
+	r.until(t, "ready")
+	began := time.Now()
+	var wg sync.WaitGroup
+	for i := range 5 {
+		wg.Go(func() {
+			grace := time.Minute
+			if i == 3 {
+				grace = 100 * time.Millisecond // who has the least patience decides
+			}
+			if left := r.StopTree(grace); len(left) > 0 {
+				t.Errorf("left: %v", left)
+			}
+			select {
+			case <-r.Exited():
+			default:
+				t.Error("StopTree returned before the end")
+			}
+		})
+	}
+	wg.Wait()
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("took %v", took)
+	}
+}
+
+func TestStopTreeBeforeStart(t *testing.T) {
+	s := newLocal(t, nil).Command(t.Context(), execenv.Spec{Path: "true", Group: true}).(execenv.Session)
+	if left := s.StopTree(0); left != nil {
+		t.Errorf("left %v, want nil: nothing is known", left)
+	}
+	if _, ok := s.Terminal(); ok {
+		t.Error("a terminal without Spec.TTY")
+	}
+	if s.Exit().Known() {
+		t.Errorf("exit %v before the start", s.Exit())
+	}
+}
+
+// What a command leaves behind at its natural end runs on and can write on, is
+// named, and ends with the Local.
+func TestSurvivors(t *testing.T) {
+	need(t, "setsid", "bash")
+	for way, opts := range bothWays {
+		t.Run(way, func(t *testing.T) {
+			for _, c := range []struct {
+				name, script string
+				tty          *execenv.TTY
+			}{
+				{"in the group, with the output", "NAP & echo over", nil},
+				{"in the group, without the output", "NAP >/dev/null 2>&1 & echo over", nil},
+				{"without an environment", "env -i NAP >/dev/null 2>&1 & echo over", nil},
+				{"in a session, with the output", "setsid NAP & echo over", nil},
+				{"on a terminal without input", "NAP & echo over", &execenv.TTY{}},
+				{"a job, on a terminal", "bash -ic 'set -m; trap \"\" HUP; NAP & echo over'", &execenv.TTY{Input: true}},
+			} {
+				t.Run(c.name, func(t *testing.T) {
+					l := execenv.NewLocal(opts)
+					nap := nap()
+					spec := sh(strings.ReplaceAll(c.script, "NAP", nap))
+					spec.TTY = c.tty
+					r := start(t, l, spec)
+					r.until(t, "over")
+					wait(t, r.Exited(), "the exit does not wait for survivors")
+					eventually(t, func() error {
+						got := r.Survivors()
+						return errorf(len(got) == 1 && got[0].Command == nap, "survivors: %v, want %q", got, nap)
+					})
+					if err := r.Wait(); err != nil {
+						t.Errorf("Wait: %v", err)
+					}
+					time.Sleep(20 * time.Millisecond)
+					if got := alive(nap); len(got) != 1 {
+						t.Errorf("after Wait: %q: Wait must not end them", got)
+					}
+					if err := l.Close(); err != nil {
+						t.Errorf("Close: %v", err)
+					}
+					if got := alive(nap); len(got) > 0 {
+						t.Errorf("after Close: %q", got)
+					}
+				})
+			}
+			t.Run("ended by StopTree", func(t *testing.T) {
+				nap := nap()
+				r := start(t, newLocal(t, opts), sh(nap+" & echo over"))
+				wait(t, r.Exited(), "exit")
+				untilAlive(t, nap, 1)
+				if left := r.StopTree(5 * time.Second); len(left) > 0 || len(alive(nap)) > 0 {
+					t.Errorf("left %v, alive %q", left, alive(nap))
+				}
+				if got := r.Survivors(); got == nil || len(got) > 0 {
+					t.Errorf("survivors: %v", got)
+				}
+			})
+			t.Run("none", func(t *testing.T) {
+				r := start(t, newLocal(t, opts), sh("echo over"))
+				if got := r.Survivors(); got != nil && len(got) > 0 {
+					t.Errorf("while it runs: %v", got)
+				}
+				wait(t, r.Exited(), "exit")
+				if got := r.Survivors(); got == nil || len(got) > 0 {
+					t.Errorf("survivors: %v, want none, and known", got)
+				}
+			})
+		})
+	}
+}
+
+// A server that outlives its starter goes on to write into a pipe, or a
+// terminal, that nobody reads any more. That must not kill it.
+func TestSurvivorsMayWriteOn(t *testing.T) {
+	for _, tty := range []*execenv.TTY{nil, {}} {
+		l := newLocal(t, nil)
+		file := filepath.Join(t.TempDir(), "log")
+		spec := sh("(while :; do echo word; echo word >> " + file + "; sleep .01; done) & echo over")
+		spec.TTY = tty
+		r := start(t, l, spec)
+		r.until(t, "over")
+		wait(t, r.Exited(), "exit")
+		if err := r.Wait(); err != nil {
+			t.Error(err)
+		}
+		wait(t, r.done, "Wait ends the reads")
+		if !errors.Is(r.err, os.ErrClosed) {
+			t.Errorf("Read after Wait: %v", r.err)
+		}
+		size := func() int64 { info, _ := os.Stat(file); return info.Size() }
+		n := size()
+		eventually(t, func() error { return errorf(size() > n+50, "it does not write any more") })
+	}
+}
+
+// The agent's death is the death of all it has started.
+func TestWatchdog(t *testing.T) {
+	need(t, "setsid", "nohup")
+	for _, how := range []string{"killed", "panics", "exits"} {
+		for _, cgroup := range []string{"", execenv.NoCgroup} {
+			t.Run(how+" "+cgroup, func(t *testing.T) {
+				nap := nap()
+				spec := program("agent", how,
+					nap+" & wait", "setsid "+nap+" & wait", "nohup "+nap+" >/dev/null 2>&1 & wait",
+					"(setsid sh -c '"+nap+" & :' </dev/null >/dev/null 2>&1 &); exec sleep 99",
+					"trap '' TERM HUP INT; "+nap+" & wait", "exec env -i "+nap)
+				spec.Env = spec.Env.With(map[string]string{"AGENT_CGROUP": cgroup})
+				l := newLocal(t, &execenv.LocalOptions{Cgroup: execenv.NoCgroup})
+				p := l.Command(t.Context(), spec)
+				in, err := p.StdinPipe()
+				if err != nil {
+					t.Fatal(err)
+				}
+				out, err := p.StdoutPipe()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := p.Start(); err != nil {
+					t.Fatal(err)
+				}
+				// Nobody but the agent holds its standard output.
+				if _, err := io.ReadFull(out, make([]byte, len("ready\n"))); err != nil {
+					t.Fatal(err)
+				}
+				untilAlive(t, nap, 18)
+				if how == "killed" {
+					p.Kill()
+				} else {
+					io.WriteString(in, "\n")
+				}
+				if rest, err := io.ReadAll(out); len(rest) > 0 || err != nil {
+					t.Errorf("output: %q, %v", rest, err)
+				}
+				began := time.Now()
+				p.Wait()
+				untilAlive(t, nap, 0)
+				t.Logf("all gone after %v", time.Since(began))
+			})
+		}
+	}
+}
+
+func TestTerminalSetup(t *testing.T) {
+	l := newLocal(t, nil)
+	spec := sh("stty -a; stty size; tty; test -t 1 && test -t 2 && echo isatty; (: </dev/tty) 2>&1; ps -o tty= -p $$; cat")
+	spec.TTY = &execenv.TTY{Size: terminal.Size{Rows: 7, Cols: 33}, Input: true}
+	r := start(t, l, spec)
+	r.until(t, "isatty\npts/")
+	io.WriteString(r.term, "hi\n\x04")
+	out := r.rest(t)
+	for _, want := range []string{"-onlcr", "iutf8", "\n7 33\n", "\n/dev/pts/", "\nisatty\npts/"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in:\n%s", want, out)
+		}
+	}
+
+	if strings.Contains(out, "-iutf8") || strings.Count(out, "hi\n") != 2 {
+		t.Errorf("no UTF-8, or no echo:\n%s", out)
+	}
+
+	// Without input there is no controlling terminal, and nothing to read.
+	spec = sh("test -t 1 && test -t 2 && echo isatty; stty size <&1; tty; (: </dev/tty) 2>&1; cat; cat <&2; ps -o tty= -p $$")
+	spec.TTY = &execenv.TTY{}
+	out = start(t, l, spec).rest(t)
+	if !regexp.MustCompile(`^isatty\n40 120\nnot a tty\n.*/dev/tty.*No such device or address\ncat: .*Bad file descriptor\n\?\s*$`).MatchString(out) {
+		t.Errorf("without input: %q", out)
+	}
+}
+
+// Programs that insist on a keyboard fail when there is none. They must not
+// wait for ever.
+func TestTerminalWithoutInputNeverWaits(t *testing.T) {
+	if os.Getuid() == 0 {
+		asNobody(t) // root may open the terminal by its name whatever its mode is
+		return
+	}
+	l := newLocal(t, nil)
+	dir := t.TempDir()
+	key := filepath.Join(dir, "key")
+	for _, c := range []struct{ program, line string }{
+		{"less", "seq 1000 > seq; less seq; echo over"},
+		{"less", "seq 1000 | less; echo over"},
+		{"vim", "vim -u NONE file; echo over"},
+		{"more", "seq 1000 > seq; more seq; echo over"},
+		{"ssh-keygen", "ssh-keygen -q -N secret -f " + key + "; ssh-keygen -y -f " + key + "; echo over"},
+		{"bash", "bash -c 'read -p name: x'; echo over"},
+		{"python3", "python3 -c 'input()'; echo over"},
+	} {
+		t.Run(c.program, func(t *testing.T) {
+			need(t, c.program)
+			spec := sh(c.line)
+			spec.Dir, spec.TTY = dir, &execenv.TTY{}
+			if out := start(t, l, spec).rest(t); !strings.Contains(out, "over\n") {
+				t.Errorf("got %q", out)
+			}
+		})
+	}
+}
+
+// asNobody runs the test that calls it once more, as a user without rights.
+func asNobody(t *testing.T) {
+	exe, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("/tmp", "execenv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "test")
+	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(path, exe, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(path, "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Dir, cmd.Env = "/", append(os.Environ(), "TMPDIR=/tmp", "GOCOVERDIR=/tmp")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	out, err := cmd.CombinedOutput()
+	if t.Logf("%s", out); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestResize(t *testing.T) {
+	l := newLocal(t, nil)
+	spec := sh("trap 'stty size; exit' WINCH; echo ready; while :; do sleep .01; done")
+	spec.TTY = &execenv.TTY{Input: true}
+	r := start(t, l, spec)
+	r.until(t, "ready")
+	for _, bad := range []terminal.Size{{}, {Rows: 1}, {Rows: -1, Cols: 1}, {Rows: 1 << 16, Cols: 1}} {
+		if err := r.term.Resize(bad); !errors.Is(err, syscall.EINVAL) {
+			t.Errorf("Resize(%v): got %v", bad, err)
+		}
+	}
+	if err := r.term.Resize(terminal.Size{Rows: 50, Cols: 60}); err != nil {
+		t.Error(err)
+	}
+	r.until(t, "50 60\n")
+}
+
+func TestTerminalInput(t *testing.T) {
+	l := newLocal(t, nil)
+	spec := sh("echo ready; sleep 60")
+	spec.TTY = &execenv.TTY{Input: true}
+	r := start(t, l, spec)
+	r.until(t, "ready")
+	if got := r.term.CanonicalLimit(); got != 4095 {
+		t.Errorf("CanonicalLimit: got %d", got)
+	}
+	// Nobody reads: the kernel takes some, and the rest waits until it is told
+	// not to.
+	r.term.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+	n, err := r.term.Write(bytes.Repeat([]byte("x\n"), 1<<19))
+	if !errors.Is(err, os.ErrDeadlineExceeded) || n == 0 || n >= 1<<20 {
+		t.Errorf("got %d, %v", n, err)
+	}
+	r.StopTree(0)
+	r.term.SetWriteDeadline(time.Time{})
+	if _, err := r.term.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("nobody is there: got %v", err)
+	}
+
+	// What is read late arrives whole.
+	spec = sh("stty raw -echo; echo ready; sleep .2; head -c 1048576 | cksum; stty -a")
+	spec.TTY = &execenv.TTY{Input: true}
+	r = start(t, l, spec)
+	r.until(t, "ready")
+	if got := r.term.CanonicalLimit(); got != 0 {
+		t.Errorf("CanonicalLimit of a raw terminal: got %d", got)
+	}
+	text := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
+	if n, err := r.term.Write(text); n != len(text) || err != nil {
+		t.Errorf("got %d, %v", n, err)
+	}
+	file := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sum, err := l.Command(t.Context(), sh("cksum <"+file)).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.until(t, strings.TrimSpace(string(sum)))
+}
+
+// Close ends a blocked Read and a blocked Write.
+func TestTerminalClose(t *testing.T) {
+	l := newLocal(t, nil)
+	spec := sh("sleep 60")
+	spec.TTY = &execenv.TTY{Input: true}
+	r := start(t, l, spec)
+	written := make(chan error)
+	go func() {
+		_, err := r.term.Write(make([]byte, 1<<20))
+		written <- err
+	}()
+	time.Sleep(20 * time.Millisecond)
+	r.term.Close()
+	wait(t, r.done, "Close ends a Read")
+	if err := <-written; !errors.Is(err, os.ErrClosed) || !errors.Is(r.err, os.ErrClosed) {
+		t.Errorf("got %v and %v", err, r.err)
+	}
+}
+
+// A signal to the group of a process with a keyboard goes where Ctrl-C would.
+func TestSignalGroupIsTheForeground(t *testing.T) {
+	need(t, "bash")
+	l := newLocal(t, nil)
+	nap := nap()
+	r := start(t, l, execenv.Spec{Path: "bash", Args: []string{"--norc", "-i"}, TTY: &execenv.TTY{Input: true}})
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGKILL} {
+		io.WriteString(r.term, nap+"; echo code $?\n")
+		untilAlive(t, nap, 1)
+		if err := r.SignalGroup(sig); err != nil {
+			t.Error(err)
+		}
+		// A shell forgets the rest of a line that was interrupted.
+		if sig == syscall.SIGKILL {
+			r.until(t, "code 137")
+		}
+		untilAlive(t, nap, 0)
+	}
+	select {
+	case <-r.Exited():
+		t.Error("the shell was reached")
+	default:
+	}
+}
+
+// The last byte that was written before the exit is delivered.
+func TestNoOutputIsLost(t *testing.T) {
+	l := newLocal(t, nil)
+	for _, tty := range []*execenv.TTY{nil, {}, {Input: true}} {
+		for i := range 170 {
+			spec := sh("head -c 20480 /dev/zero")
+			spec.TTY = tty
+			r := start(t, l, spec)
+			if i%10 == 0 {
+				time.Sleep(10 * time.Millisecond)
+			}
+			if got := r.rest(t); len(got) != 20480 || r.err != nil {
+				t.Fatalf("run %d: %d bytes, %v", i, len(got), r.err)
+			}
+			if err := r.Wait(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func TestWriteTo(t *testing.T) {
+	l := newLocal(t, nil)
+	for _, tty := range []*execenv.TTY{nil, {}} {
+		spec := sh("head -c 1000000 /dev/zero; sleep .05; head -c 1000000 /dev/zero")
+		spec.TTY, spec.Group = tty, true
+		p := l.Command(t.Context(), spec)
+		var out io.Reader
+		if tty == nil {
+			out, _ = p.StdoutPipe()
+		}
+		if err := p.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if tty != nil {
+			out, _ = p.(execenv.Session).Terminal()
+		}
+		var n counter
+		if m, err := out.(io.WriterTo).WriteTo(&n); m != 2000000 || int(n) != 2000000 || err != nil {
+			t.Errorf("got %d, %d, %v", m, n, err)
+		}
+		if err := p.Wait(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+type counter int
+
+func (c *counter) Write(p []byte) (int, error) { *c += counter(len(p)); return len(p), nil }
+
+// No process of the agent holds a descriptor that it has no business with.
+func TestNoDescriptorLeaks(t *testing.T) {
+	l := newLocal(t, nil)
+	careless, err := syscall.Dup(1) // no O_CLOEXEC
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(careless)
+	others := start(t, l, sh("sleep 60")) // pipes of another process
+	defer others.Kill()
+	for _, tty := range []*execenv.TTY{nil, {}, {Input: true}} {
+		spec := sh("ls /proc/$$/fd")
+		spec.TTY = tty
+		got := strings.Fields(start(t, l, spec).rest(t))
+		got = slices.DeleteFunc(got, func(fd string) bool { n, _ := strconv.Atoi(fd); return n == 10 }) // a shell's own
+		if want := []string{"0", "1", "2"}; !slices.Equal(got, want) {
+			t.Errorf("TTY %v: got %q, want %q", tty, got, want)
+		}
+	}
+}
+
+// Nothing is left of processes that ended, nor of those that never started.
+func TestNothingIsLeft(t *testing.T) {
+	state := func() string {
+		fds, _ := os.ReadDir("/proc/self/fd")
+		pty, _ := os.ReadFile("/proc/sys/kernel/pty/nr")
+		return fmt.Sprintf("%d descriptors, %s terminals, %d goroutines, %d children", len(fds), bytes.TrimSpace(pty), runtime.NumGoroutine(), len(children()))
+	}
+	l0 := execenv.NewLocal(nil) // so that what the runtime opens once is open
+	l0.Command(t.Context(), sh("true")).Run()
+	l0.Close()
+	before := ""
+	eventually(t, func() error {
+		before = state()
+		return errorf(strings.HasSuffix(before, " 0 children"), "%s", before)
+	})
+
+	l := execenv.NewLocal(nil)
+	for i := range 100 {
+		for _, tty := range []*execenv.TTY{nil, {}, {Input: true}} {
+			spec := sh("echo hi")
+			switch i % 5 {
+			case 1:
+				spec.Path = "/no/such/program"
+			case 2:
+				spec.Dir = "/no/such/directory"
+			case 3:
+				spec.Path = "/"
+			}
+			spec.TTY, spec.Group = tty, true
+			p := l.Command(t.Context(), spec)
+			if tty == nil {
+				p.StdinPipe()
+				p.StdoutPipe()
+				p.StderrPipe()
+			}
+			if err := p.Start(); err != nil {
+				continue
+			}
+			p.Wait()
+		}
+	}
+	for range 20 {
+		s := l.Command(t.Context(), execenv.Spec{Path: "sleep", Args: []string{"60"}, TTY: &execenv.TTY{}}).(execenv.Session)
+		if err := s.Start(); err != nil {
+			t.Fatal(err)
+		}
+		s.StopTree(0)
+		s.Wait()
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	eventually(t, func() error { after := state(); return errorf(after == before, "before: %s; after: %s", before, after) })
+	if dirs, _ := filepath.Glob("/sys/fs/cgroup/unified/termbridge-*"); len(dirs) > 0 {
+		t.Logf("cgroups of others: %q", dirs)
+	}
+}
+
+// children returns the children of the agent, zombies included.
+func children() (pids []string) {
+	tasks, _ := filepath.Glob("/proc/self/task/*/children")
+	for _, file := range tasks {
+		data, _ := os.ReadFile(file)
+		pids = append(pids, strings.Fields(string(data))...)
+	}
+	return pids
+}
+
+// Waiting for processes costs no threads.
+func TestThreads(t *testing.T) {
+	threads := func() int {
+		status, _ := os.ReadFile("/proc/self/status")
+		_, rest, _ := strings.Cut(string(status), "Threads:")
+		n, _ := strconv.Atoi(strings.Fields(rest)[0])
+		return n
+	}
+	l := newLocal(t, nil)
+	start(t, l, sh("exec sleep 60"))
+	before := threads()
+	for range 100 {
+		spec := sh("exec sleep 60")
+		spec.TTY = &execenv.TTY{Input: true}
+		start(t, l, spec)
+	}
+	if after := threads(); after > before+10 {
+		t.Errorf("%d threads before 100 processes, %d with them", before, after)
+	}
+}
+
+// Many starts at once, from many goroutines.
+func TestStartsAtOnce(t *testing.T) {
+	l := newLocal(t, nil)
+	var wg sync.WaitGroup
+	for i := range 64 {
+		wg.Go(func() {
+			spec := sh("echo " + strconv.Itoa(i))
+			spec.Group = i%2 == 0
+			out, err := l.Command(context.Background(), spec).Output()
+			if string(out) != strconv.Itoa(i)+"\n" || err != nil {
+				t.Errorf("got %q, %v", out, err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// No more descriptors or terminals is a reason of its own, and leaves nothing.
+func TestNoResources(t *testing.T) {
+	l := newLocal(t, nil)
+	if err := l.Command(t.Context(), sh("true")).Run(); err != nil {
+		t.Fatal(err)
+	}
+	var old unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	fds, _ := os.ReadDir("/proc/self/fd")
+	for spare := range 8 {
+		lim := old
+		lim.Cur = uint64(len(fds) - 1 + spare)
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {
+			t.Fatal(err)
+		}
+		var errs []error
+		for _, tty := range []*execenv.TTY{nil, {Input: true}} {
+			spec := sh("true")
+			spec.TTY, spec.Group = tty, true
+			p := l.Command(t.Context(), spec)
+			err := p.Start()
+			if err == nil {
+				p.Wait()
+			}
+			errs = append(errs, err)
+		}
+		unix.Setrlimit(unix.RLIMIT_NOFILE, &old)
+		for i, err := range errs {
+			if err != nil && !errors.Is(err, execenv.ErrNoResources) || err == nil && spare == 0 {
+				t.Errorf("%d descriptors to spare, case %d: %v", spare, i, err)
+			}
+		}
+		if after, _ := os.ReadDir("/proc/self/fd"); len(after) != len(fds) {
+			var links []string
+			for _, fd := range after {
+				link, _ := os.Readlink("/proc/self/fd/" + fd.Name())
+				links = append(links, link)
+			}
+			t.Errorf("%d descriptors before, %d after: %q", len(fds), len(after), links)
+		}
+	}
+}
