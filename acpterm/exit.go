@@ -31,6 +31,15 @@ func exitOf(code *int, signal *string) terminal.Exit {
 	return terminal.Exit{Code: &n}
 }
 
+// exit is exitOf for a client of which more is known.
+func (p Profile) exit(code *int, signal *string) terminal.Exit {
+	e := exitOf(code, signal)
+	if e.Signal != "" && exitOf(nil, signal).Signal == "" && (p.Signals == SignalNames || p.Signals == SignalTexts) {
+		return terminal.Exit{} // an error number: nothing was started
+	}
+	return e
+}
+
 // signalName returns the name of a signal as a client spells it, or "" for none.
 func signalName(s string) string {
 	s = strings.TrimSpace(s)

@@ -10,11 +10,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/coder/acp-go-sdk"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/termbridge/termbridge/acpterm"
+	"github.com/termbridge/termbridge/fakeconn"
+	"github.com/termbridge/termbridge/terminal"
 )
 
 func TestFindProfile(t *testing.T) {
@@ -175,4 +178,81 @@ func TestLoadProfiles(t *testing.T) {
 	if _, err := acpterm.LoadProfiles(file + ".none"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a file that is not there: %v", err)
 	}
+}
+
+// What a profile says changes how its client is understood.
+func TestProfileOfAClient(t *testing.T) {
+	const method = acp.ClientMethodTerminalWaitForExit
+	for _, test := range []struct {
+		rule    string
+		profile acpterm.Profile
+		method  string // whose reply is
+		result  string
+		want    terminal.Outcome
+		signal  string
+	}{
+		{"a negative code is a signal", acpterm.Profile{}, method, `{"exitCode": -2, "signal": null}`, terminal.Signalled, "SIGINT"},
+		{"a negative code where signals have names is an error number", acpterm.Profile{Signals: acpterm.SignalNames}, method,
+			`{"exitCode": -2, "signal": null}`, terminal.Unknown, ""},
+		{"a signal with a name is one in any case", acpterm.Profile{Signals: acpterm.SignalNumbers}, method,
+			`{"exitCode": null, "signal": "SIGINT"}`, terminal.Signalled, "SIGINT"},
+		{"an exit 0 that the output knows nothing of is none", acpterm.Profile{}, acp.ClientMethodTerminalOutput,
+			`{"output": "", "truncated": false}`, terminal.Unknown, ""},
+		{"unless there was output", acpterm.Profile{}, acp.ClientMethodTerminalOutput,
+			`{"output": "here", "truncated": false}`, terminal.Exited, ""},
+		{"an exit 0 that the output denies is none", acpterm.Profile{}, acp.ClientMethodTerminalOutput,
+			`{"output": "here", "truncated": false, "exitStatus": {"exitCode": 1}}`, terminal.Unknown, ""},
+	} {
+		t.Run(test.rule, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := fakeconn.New(nil)
+				defer c.Close()
+				id, err := c.NewSession(t.Context(), "/")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if test.method == method {
+					c.Inject(fakeconn.Fault{Method: acp.ClientMethodTerminalOutput, Reply: true, Result: json.RawMessage(`{"output": "", "truncated": false}`)})
+				}
+				c.Inject(fakeconn.Fault{Method: test.method, Reply: true, Result: json.RawMessage(test.result)})
+				m := acpterm.New(c.Conn(), id, &acpterm.Options{Profile: test.profile})
+				defer m.Close()
+				term, err := m.Start(t.Context(), terminal.Command{Line: "true"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				info, err := terminal.Wait(t.Context(), term)
+				if err != nil || info.Outcome != test.want || info.Exit.Signal != test.signal {
+					t.Errorf("it is %s by %q (%v), want %s by %q", info.Outcome, info.Exit.Signal, err, test.want, test.signal)
+				}
+				if (info.Err != nil) != (test.want == terminal.Unknown) {
+					t.Errorf("Info.Err is %v", info.Err)
+				}
+			})
+		})
+	}
+}
+
+func TestAClientThatLosesTheTail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := fakeconn.New(nil)
+		defer c.Close()
+		id, err := c.NewSession(t.Context(), "/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := acpterm.New(c.Conn(), id, &acpterm.Options{Profile: acpterm.Profile{LosesTail: true}})
+		defer m.Close()
+		term, err := m.Start(t.Context(), terminal.Command{Line: "echo whole"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := terminal.Wait(t.Context(), term); err != nil {
+			t.Fatal(err)
+		}
+		o, err := term.ReadOutput(t.Context(), 0, 0)
+		if want := "whole\n" + terminal.GapMark; err != nil || o.Text != want {
+			t.Errorf("the output is %q, %v; want %q", o.Text, err, want)
+		}
+	})
 }

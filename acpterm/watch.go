@@ -55,6 +55,7 @@ type watch struct {
 	timedOut  bool
 	exited    bool // how is in exit
 	exit      terminal.Exit
+	disputed  bool             // the other source says that it failed, or did not
 	endedVoid bool             // a snapshot said that it ended, and not how
 	unknown   bool             // patience has ended
 	stranger  bool             // the client does not know the terminal, or cannot say anything of it
@@ -190,7 +191,7 @@ func (w *watch) waited(r reply[acp.WaitForTerminalExitResponse]) {
 	w.waiting--
 	w.waitErr = r.err
 	if r.err == nil {
-		if w.sawExit(exitOf(r.value.ExitCode, r.value.Signal)) {
+		if w.sawExit(w.manager.options.Profile.exit(r.value.ExitCode, r.value.Signal)) {
 			return
 		}
 		w.startDoubt()
@@ -200,8 +201,11 @@ func (w *watch) waited(r reply[acp.WaitForTerminalExitResponse]) {
 
 // sawExit takes the evidence of an end, and reports whether there is any.
 func (w *watch) sawExit(exit terminal.Exit) bool {
-	if exit.Known() && !w.exited {
+	switch {
+	case exit.Known() && !w.exited:
 		w.exited, w.exit = true, exit
+	case exit.Known():
+		w.disputed = w.disputed || exit.Success() != w.exit.Success()
 	}
 	return w.exited
 }
@@ -242,7 +246,7 @@ func (w *watch) snapshot(r reply[acp.TerminalOutputResponse]) {
 		}
 		if s := r.value.ExitStatus; s != nil {
 			w.complete = true
-			if !w.sawExit(exitOf(s.ExitCode, s.Signal)) {
+			if !w.sawExit(w.manager.options.Profile.exit(s.ExitCode, s.Signal)) {
 				w.endedVoid = true
 				w.startDoubt()
 			}
@@ -342,6 +346,9 @@ func (w *watch) end() {
 
 // finish makes what is known final.
 func (w *watch) finish() {
+	if w.manager.options.Profile.LosesTail && !w.lost {
+		w.output.Write([]byte(w.stream.mark("", after)))
+	}
 	w.output.Close()
 	outcome, exit, err := w.verdict()
 	w.update(func(i *terminal.Info) {
@@ -371,6 +378,9 @@ func (w *watch) verdict() (terminal.Outcome, terminal.Exit, error) {
 			outErr = errors.Join(said(acp.ClientMethodTerminalKill, w.killErr), outErr)
 		}
 		return w.reason, w.exit, outErr
+	case w.exited && w.exit.Success() && (w.disputed || w.unproven() && outErr == nil):
+		how := fmt.Errorf("acpterm: %w: exit code 0, of which terminal/output knows nothing", ErrBadReply)
+		return terminal.Unknown, terminal.Exit{}, how
 	case w.exited && w.exit.Signal != "":
 		return terminal.Signalled, w.exit, outErr
 	case w.exited:
@@ -380,3 +390,8 @@ func (w *watch) verdict() (terminal.Outcome, terminal.Exit, error) {
 	}
 	return terminal.Failed, w.exit, errors.Join(waitErr, outErr)
 }
+
+// unproven reports that nothing but the answer to terminal/wait_for_exit shows
+// that the command has ever run. Some clients answer it with 0 when they could
+// not start it.
+func (w *watch) unproven() bool { return !w.complete && w.Info().FirstOutput.IsZero() }

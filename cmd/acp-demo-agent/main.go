@@ -2,7 +2,7 @@
 // and each is one tool call. Point an editor at it to see what the editor does
 // with an agent's terminals.
 //
-//	acp-demo-agent [--policy prefer|require|local] [--log FILE]
+//	acp-demo-agent [--policy prefer|require|local] [--profiles FILE] [--log FILE]
 //	acp-demo-agent demo
 //
 // Without a command it speaks ACP on standard input and output, and exits when
@@ -23,6 +23,7 @@ import (
 	"runtime/debug"
 	"syscall"
 
+	"github.com/termbridge/termbridge/acpterm"
 	"github.com/termbridge/termbridge/bridge"
 	"github.com/termbridge/termbridge/cmd/acp-demo-agent/agent"
 )
@@ -35,6 +36,7 @@ Flags:
                      prefer   in the client's terminals if it has them (default)
                      require  there or not at all
                      local    in local terminals only
+  --profiles FILE  how clients treat terminals, as in docs/clients.md
   --log FILE       append what happens to FILE; without it, warnings go to stderr
   --version        print the version
   --help           print this
@@ -66,6 +68,11 @@ func run(args []string) int {
 		}
 		return errors.New("it is prefer, require or local")
 	})
+	var profiles acpterm.Profiles
+	fs.Func("profiles", "", func(file string) (err error) {
+		profiles, err = acpterm.LoadProfiles(file)
+		return err
+	})
 	logFile := fs.String("log", "", "")
 	version := fs.Bool("version", false, "")
 	if status, done := parse(fs, args, usage); done {
@@ -92,7 +99,7 @@ func run(args []string) int {
 	// Ignoring the signal would make every command inherit that.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
-	err = agent.Serve(ctx, os.Stdin, os.Stdout, &agent.Options{Policy: policy, Version: buildVersion(), Logger: logger})
+	err = agent.Serve(ctx, os.Stdin, os.Stdout, &agent.Options{Policy: policy, Profiles: profiles, Version: buildVersion(), Logger: logger})
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "acp-demo-agent: %v\n", err)
 		if *logFile != "" {

@@ -41,6 +41,10 @@ type Options struct {
 	// localterm.Manager.
 	Local func(acp.SessionId) terminal.Manager
 
+	// Profiles are how known clients treat terminals; nil is
+	// [acpterm.DefaultProfiles].
+	Profiles acpterm.Profiles
+
 	// Version is told to the client; "" is "devel".
 	Version string
 
@@ -187,9 +191,10 @@ func (a *Agent) Initialize(_ context.Context, req acp.InitializeRequest) (acp.In
 		return acp.InitializeResponse{}, requestError(codeInvalidRequest, "this connection is initialized already")
 	}
 	a.bridge = bridge.New(a.conn, req, &bridge.Options{
-		Policy: a.opts.Policy,
-		Local:  a.opts.Local,
-		Logger: a.opts.Logger,
+		Policy:   a.opts.Policy,
+		Local:    a.opts.Local,
+		Profiles: a.opts.Profiles,
+		Logger:   a.opts.Logger,
 	})
 	close(a.ready)
 	return acp.InitializeResponse{
