@@ -34,7 +34,7 @@ type Call struct {
 	commands  []*command                // in the order of their starts
 	failed    bool                      // a command failed, or could not be started
 	last      time.Time                 // of its last update
-	alive     *update                   // the last keep-alive
+	beat      *update                   // the last keep-alive
 	ending    bool                      // End was called: the State owns the commands
 	over      bool                      // the final update was queued
 	result    End                       // valid once ended is closed
@@ -56,15 +56,23 @@ var errAdopted = fmt.Errorf("bridge: the tool call: %w", terminal.ErrEnded)
 // usable returns nil if the Call can begin something, else why not. Called with
 // the State's mu held.
 func (c *Call) usable() error {
+	switch err := c.alive(); {
+	case err != nil:
+		return err
+	case c.s.closed:
+		return fmt.Errorf("bridge: %w", terminal.ErrClosed)
+	}
+	return c.turn.cause
+}
+
+// alive returns nil until the Call ends: what became of its commands can be told
+// after the turn was cancelled, too.
+func (c *Call) alive() error {
 	switch {
 	case c.s.b.gone():
 		return fmt.Errorf("bridge: %w", terminal.ErrConnectionLost)
 	case c.dead != nil:
 		return c.dead
-	case c.s.closed:
-		return fmt.Errorf("bridge: %w", terminal.ErrClosed)
-	case c.turn.cause != nil:
-		return c.turn.cause
 	case c.ending:
 		return fmt.Errorf("bridge: tool call %q: %w", c.id, terminal.ErrEnded)
 	}
@@ -73,7 +81,8 @@ func (c *Call) usable() error {
 
 // Update changes the card: its title, kind, locations, rawInput, status and the
 // agent's own content, beside which commands are shown. RawOutput is held for
-// the final update, and a final status is refused: End says it. Title and
+// the final update, and a final status is refused: End says it. That goes on until
+// the Call ends, also on a cancelled turn. Title and
 // rawInput are cut if they do not fit a line of the wire, content that does not
 // is a [terminal.ErrTooLarge]. Update returns when the update is written, and
 // after [terminal.SettleTimeout] if the client does not read.
@@ -568,9 +577,9 @@ func (c *Call) keepAlive() {
 	if c.ending || time.Since(c.last) < terminal.KeepAlive {
 		return
 	}
-	if c.alive != nil && !closed(c.alive.done) {
+	if c.beat != nil && !closed(c.beat.done) {
 		c.last = time.Now() // the client does not read: one is enough
 		return
 	}
-	c.alive = s.put(c, acp.SessionToolCallUpdate{Status: new(acp.ToolCallStatusInProgress)})
+	c.beat = s.put(c, acp.SessionToolCallUpdate{Status: new(acp.ToolCallStatusInProgress)})
 }

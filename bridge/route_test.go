@@ -1,14 +1,15 @@
 package bridge_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
-
-	"context"
 
 	acp "github.com/coder/acp-go-sdk"
 	"github.com/termbridge/termbridge/acpterm"
@@ -16,6 +17,7 @@ import (
 	"github.com/termbridge/termbridge/execenv"
 	"github.com/termbridge/termbridge/fakeconn"
 	"github.com/termbridge/termbridge/terminal"
+	"github.com/termbridge/termbridge/terminal/memterm"
 )
 
 // terminalRequests counts the terminal/* requests that the client got.
@@ -212,3 +214,53 @@ func TestSecretsStayHere(t *testing.T) {
 	env := execenv.Env{}.Inherit()
 	contains(t, "the environment that was asked for", run(&bridge.Options{Env: &env}), "TERMBRIDGE_TEST_API_KEY=secret\n")
 }
+
+// Ending the Call while the client has not answered create gives the command up:
+// what comes late is killed and released.
+func TestEndWhileCreateIsInFlight(t *testing.T) {
+	in(t, client, nil, func(w *world) {
+		w.c.Inject(fakeconn.Fault{Method: acp.ClientMethodTerminalCreate, Reply: true, Delay: 2 * time.Second})
+		w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
+			call := t.ToolCall(card("1"))
+			time.AfterFunc(time.Second, func() {
+				check(w, "the status", call.End("never mind", nil).Status, acp.ToolCallStatusFailed)
+			})
+			if r, err := call.Exec(ctx, line("sleep 1h")); r != nil || !errors.Is(err, terminal.ErrEnded) {
+				w.Errorf("Exec: %v, %v", r, err)
+			}
+			return done, nil
+		})
+		time.Sleep(5 * time.Second)
+		check(w, "live in the client", len(live(w.c.Memterm().List())), 0)
+		check(w, "the text", w.c.Card("1").Text, "never mind")
+	})
+}
+
+// A client that gives out one id again and again is served like any other, as
+// long as only one terminal has it at a time.
+func TestClientUsesAnIDAgain(t *testing.T) {
+	ids := 0
+	o := fakeconn.Options{Memterm: &memterm.Options{NewID: func() string { ids++; return fmt.Sprint("m", ids) }}}
+	in(t, kind{client: o}, nil, func(w *world) {
+		// Both sides of the wire agree on "term-1" for whatever is live.
+		rename := func(raw string) string { return reID.ReplaceAllString(raw, `"terminalId":"term-1"`) }
+		w.c.Inject(fakeconn.Fault{Method: acp.ClientMethodTerminalCreate, Reply: true, Edit: rename})
+		back := func(raw string) string { return strings.ReplaceAll(raw, `"term-1"`, fmt.Sprintf(`"m%d"`, ids)) }
+		for _, m := range []string{acp.ClientMethodSessionUpdate, acp.ClientMethodTerminalOutput, acp.ClientMethodTerminalWaitForExit, acp.ClientMethodTerminalKill, acp.ClientMethodTerminalRelease} {
+			w.c.Inject(fakeconn.Fault{Method: m, Edit: back})
+		}
+		for i := range 20 {
+			id := acp.ToolCallId(fmt.Sprint(i))
+			r, end, err := w.run(id, line("echo hello"))
+			if err != nil {
+				w.Fatal(err)
+			}
+			check(w, "the terminal", r.TerminalID, "term-1")
+			check(w, "the content was omitted", end.Content == nil, true)
+			contains(w, "what the user sees", w.c.Card(id).Visible(), "hello")
+		}
+		check(w, "starts", w.starts("echo"), 20)
+	})
+}
+
+var reID = regexp.MustCompile(`"terminalId":"m\d+"`)

@@ -39,9 +39,13 @@ func TestCancelWithNoTimeout(t *testing.T) {
 			}
 			check(w, "the outcome", r.Outcome, terminal.Cancelled)
 			check(w, "the output", r.Output, "line 1\nline 2\nline 3\n")
+			if err := call.Update(acp.SessionToolCallUpdate{RawOutput: "cancelled"}); err != nil {
+				w.Errorf("Update: %v", err)
+			}
 			check(w, "the status", call.End("", err).Status, acp.ToolCallStatusFailed)
 			return acp.PromptResponse{}, err
 		})
+		check(w, "the rawOutput", w.c.Card("1").RawOutput, any("cancelled"))
 		atMost(w, "the cancel", time.Since(start), 3*time.Second)
 		check(w, "the session is busy", w.s.Manager().Busy(), false)
 	})
