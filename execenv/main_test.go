@@ -91,8 +91,10 @@ func start(t *testing.T, l *execenv.Local, spec execenv.Spec) *running {
 		_, r.err = io.Copy(r, onlyReader{out})
 	}()
 	t.Cleanup(func() {
-		r.StopTree(0)
-		r.Wait() // perhaps once more
+		if !r.waited {
+			r.StopTree(0)
+			r.Wait()
+		}
 		wait(t, r.done, "Wait ends the reads")
 	})
 	return r
@@ -102,12 +104,18 @@ type onlyReader struct{ io.Reader }
 
 type running struct {
 	execenv.Session
-	term execenv.Terminal
-	done chan struct{} // closed at the end of the output
-	err  error         // then; nil for io.EOF
+	term   execenv.Terminal
+	waited bool
+	done   chan struct{} // closed at the end of the output
+	err    error         // then; nil for io.EOF
 
 	mu   sync.Mutex
 	text strings.Builder
+}
+
+func (r *running) Wait() error {
+	r.waited = true
+	return r.Session.Wait()
 }
 
 func (r *running) Write(p []byte) (int, error) {

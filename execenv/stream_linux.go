@@ -34,6 +34,7 @@ func (s *stream) WriteTo(w io.Writer) (written int64, err error) {
 		buf  *[]byte
 		n    int
 		fail error
+		wide bool
 	)
 	drop := func() {
 		if buf != nil {
@@ -48,6 +49,10 @@ func (s *stream) WriteTo(w io.Writer) (written int64, err error) {
 		}
 		for {
 			n, fail = unix.Read(int(fd), *buf)
+			if n == len(*buf) && !wide && !s.terminal {
+				wide = true
+				unix.FcntlInt(fd, unix.F_SETPIPE_SZ, 256<<10)
+			}
 			switch {
 			case errors.Is(fail, unix.EINTR):
 				continue

@@ -14,5 +14,9 @@ while [ $clear -lt 3 ] && [ $round -lt 200 ]; do
 	done
 	sleep 0.02 || sleep 1
 done
-[ -z "$2" ] || rmdir "$2"/* "$2"
+round=0
+while [ -d "$2" ] && [ $round -lt 50 ]; do
+	round=$((round + 1))
+	rmdir "$2"/*/*/* "$2"/*/* "$2"/* "$2" || sleep 0.02 || sleep 1
+done
 `
