@@ -97,6 +97,10 @@ type Options struct {
 	// option that allows.
 	Permission func(context.Context, acp.RequestPermissionRequest) (acp.RequestPermissionResponse, error)
 
+	// Input, if not nil, wraps what the agent reads, as an agent's main
+	// function may; see acpterm.GuardReader. It must not wait for New.
+	Input func(io.Reader) io.Reader
+
 	// Latency is how long a line travels, in each direction.
 	Latency time.Duration
 	// Keep is how many of the last lines Lines returns; 0 is all, -1 none.
@@ -175,7 +179,11 @@ func New(options *Options) *Client {
 		// The wire is empty until New returns, so nothing calls the agent
 		// before there is one.
 		proxy := &proxy{}
-		c.conn = acp.NewAgentSideConnection(proxy, c.filter.to[Editor], c.filter.to[Agent])
+		var input io.Reader = c.filter.to[Agent]
+		if c.opts.Input != nil {
+			input = c.opts.Input(input)
+		}
+		c.conn = acp.NewAgentSideConnection(proxy, c.filter.to[Editor], input)
 		c.conn.SetLogger(c.opts.Logger)
 		proxy.Agent = &idle{}
 		if c.opts.Agent != nil {
