@@ -306,11 +306,15 @@ func readMutants() []mutant {
 		}), also: listed("it reads some time after the end", "7-concurrency/close")},
 		{rule: rule, name: "the last byte is lost", make: breakRead(func(t terminal.Terminal, ctx context.Context, cursor int64, wait time.Duration) (terminal.Output, error) {
 			out, err := t.ReadOutput(ctx, cursor, wait)
+			if out.Text != "" && !out.More {
+				time.Sleep(time.Millisecond) // what ends right behind its output has ended
+				out, err = t.ReadOutput(ctx, cursor, 0)
+			}
 			if out.EOF() && out.Text != "" {
 				out.Text = out.Text[:len(out.Text)-1]
 			}
 			return out, err
-		}), also: listed("it reads output to its end", "1-start", "3-input", "4-stop", "5-exit", "6-limits", "7-concurrency")},
+		}), also: listed("it reads output to its end", "0-command", "1-start", "3-input", "4-stop", "5-exit", "6-limits", "7-concurrency")},
 	}
 }
 
@@ -706,7 +710,7 @@ func concurrencyMutants() []mutant {
 					return t.ReadOutput(ctx, cursor, wait)
 				},
 			}
-		})},
+		}), also: listed("its second reader waits for the first", "2-read/ctx ends this wait")},
 		{rule: rule, name: "a stop holds a lock", make: breakManager(func() *broken {
 			l := newLock()
 			return &broken{
@@ -726,10 +730,15 @@ func concurrencyMutants() []mutant {
 		{rule: rule, name: "close does not wait", make: breakManager(func() *broken {
 			var once sync.Once
 			return &broken{close: func(m terminal.Manager) error {
-				once.Do(func() { go m.Close() })
+				once.Do(func() {
+					go func() {
+						time.Sleep(time.Second)
+						m.Close()
+					}()
+				})
 				return nil
 			}}
-		})},
+		}), also: listed("it looks at what runs after Close", "4-stop/left behind")},
 		{rule: rule, name: "close leaves a goroutine", make: breakManager(func() *broken {
 			return &broken{close: func(m terminal.Manager) error {
 				go time.Sleep(time.Minute)

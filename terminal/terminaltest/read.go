@@ -79,6 +79,7 @@ var readRule = rule{
 			var otherErr error
 			var all sync.WaitGroup
 			all.Go(func() { other, otherErr = t.ReadOutput(h.Context(), 0, bound) })
+			time.Sleep(100 * time.Millisecond)
 			all.Go(func() {
 				time.Sleep(200 * time.Millisecond)
 				cancel(because)

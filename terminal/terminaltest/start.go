@@ -43,7 +43,7 @@ var startRule = rule{
 			h.start("true")
 			for _, id := range []string{"", "nonsense"} {
 				if t, err := h.m.Get(id); !errors.Is(err, terminal.ErrNotFound) || t != nil {
-					h.Errorf("Get(%q): %v, %v; want ErrNotFound and no terminal", id, t, err)
+					h.Errorf("Get(%q): a terminal %v, %v; want none, and ErrNotFound", id, t != nil, err)
 				}
 			}
 		}},

@@ -1,0 +1,5 @@
+//go:build !race
+
+package terminaltest
+
+const raceEnabled = false
