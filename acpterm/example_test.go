@@ -76,7 +76,9 @@ func ExampleState() {
 	update(acp.UpdateToolCall("call_1", end...))
 
 	fmt.Printf("%d %q\n", *result.ExitCode, result.Output)
-	terminals.CleanupBackground(ctx, conn, string(session)) // when the session ends
+	// When the session ends:
+	terminals.CleanupPending(ctx, conn, string(session))
+	terminals.CleanupBackground(ctx, conn, string(session))
 	fmt.Println(client.Close())
 	// Output:
 	// 0 "hello\n"

@@ -446,8 +446,9 @@ func (m *Manager) leaks(live []*term) error {
 	return &terminal.LeakError{Leaks: leaks}
 }
 
-// ended is called when t has ended: it makes room.
-func (m *Manager) ended(*term) {
+// makeRoom forgets the oldest ended terminals while more than ManagerBytes of
+// output are kept.
+func (m *Manager) makeRoom() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	total := 0

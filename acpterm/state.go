@@ -100,8 +100,9 @@ func NewStateWithLimit(limit int) *State {
 func (s *State) kept() int { return s.slots + terminal.DefaultMaxTerminals }
 
 // Exec runs a shell line in the client's terminal, shows it in the tool call
-// toolCallID, and waits for its end. The terminal is released when Exec returns,
-// and pending until TakePending. Cwd is absolute, or "" for the agent's own.
+// toolCallID, and waits for its end. The terminal is about to be released when
+// Exec returns, which CleanupPending waits for, and pending until TakePending. Cwd
+// is absolute, or "" for the agent's own.
 //
 // A command that ended is a result, whatever its code. With an error, the result
 // is what is known, and nil if the command was not started. Errors: ErrAborted; a
