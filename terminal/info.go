@@ -12,7 +12,7 @@ type Outcome string
 const (
 	Running         Outcome = "running"           // not ended
 	Exited          Outcome = "exited"            // by itself, with the code in Exit
-	Signalled       Outcome = "signalled"         // by a signal that we did not send
+	Signalled       Outcome = "signalled"         // by a signal, but not one of Stop or of a timeout
 	TimedOut        Outcome = "timed_out"         // stopped by Command.Timeout
 	Stopped         Outcome = "stopped"           // by Stop, or because its Manager closed
 	Cancelled       Outcome = "cancelled"         // stopped because its turn was cancelled

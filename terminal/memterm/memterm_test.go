@@ -5,7 +5,9 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -198,5 +200,124 @@ func TestStarting(t *testing.T) {
 		if m.Starts("false") != 0 || m.Busy() || len(m.List()) != 0 {
 			t.Error("something was started")
 		}
+	})
+}
+
+func TestSpawn(t *testing.T) {
+	// A child outlives its parent, is named, keeps its later output to itself,
+	// and ends with the Manager.
+	ended := make(chan struct{})
+	opts := &memterm.Options{Programs: map[string]memterm.Program{
+		"parent": func(p *memterm.Process) terminal.Exit {
+			if _, err := p.Spawn("nothing"); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("Spawn of no program: %v", err)
+			}
+			child, err := p.Spawn("child", "a")
+			if err != nil || child.Command != "child a" {
+				t.Errorf("Spawn: %v, %v", child, err)
+			}
+			p.Sleep(time.Second)
+			return memterm.Code(0)
+		},
+		"child": func(p *memterm.Process) terminal.Exit {
+			defer close(ended)
+			p.Stdout.Write([]byte("child"))
+			if p.Sleep(time.Minute) {
+				t.Error("the child was not stopped")
+			}
+			p.Stdout.Write([]byte("late"))
+			return p.Death()
+		},
+	}}
+	bubble(t, opts, func(t *testing.T, m *memterm.Manager) {
+		out, info := run(t, m, terminal.Command{Line: "parent"})
+		if out != "child" || len(info.Left) != 1 || info.Left[0].Command != "child a" {
+			t.Errorf("output %q, left %v", out, info.Left)
+		}
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+		<-ended
+	})
+}
+
+func TestNoExit(t *testing.T) {
+	// A program that ends without saying how is unknown, never a success.
+	opts := &memterm.Options{Programs: map[string]memterm.Program{
+		"goexit": func(*memterm.Process) terminal.Exit { runtime.Goexit(); return memterm.Code(0) },
+		"zero":   func(*memterm.Process) terminal.Exit { return terminal.Exit{} },
+	}}
+	bubble(t, opts, func(t *testing.T, m *memterm.Manager) {
+		for _, name := range []string{"goexit", "zero"} {
+			if _, info := run(t, m, terminal.Command{Line: name}); info.Outcome != terminal.Unknown || info.Exit.Known() || info.Err == nil {
+				t.Errorf("%s: %v, %v, %v", name, info.Outcome, info.Exit, info.Err)
+			}
+		}
+	})
+}
+
+func TestSignals(t *testing.T) {
+	// A signal that ends closes Stopped, others are only told of; a program's
+	// own word counts, but not after SIGKILL.
+	programs := memterm.Standard()
+	programs["wait"] = func(p *memterm.Process) terminal.Exit {
+		if got := memterm.SignalName(<-p.Signals); got != "SIGUSR1" && got != "SIGWINCH" {
+			t.Errorf("signal %s", got)
+		}
+		select {
+		case <-p.Stopped:
+		case <-time.After(time.Second):
+		}
+		return p.Death()
+	}
+	programs["brave"] = func(p *memterm.Process) terminal.Exit { <-p.Killed; return memterm.Code(0) }
+	bubble(t, &memterm.Options{Programs: programs}, func(t *testing.T, m *memterm.Manager) {
+		for _, c := range []struct {
+			line string
+			sig  os.Signal
+			want string
+		}{
+			{"sleep 60", os.Interrupt, "SIGINT"},
+			{"sleep 60", syscall.SIGTERM, "SIGTERM"},
+			{"brave", os.Kill, "SIGKILL"},
+			{"wait", named("user defined signal 1"), "SIGUSR1"},
+			{"wait", named("window changed"), "SIGTERM"}, // what Death says of nothing
+		} {
+			term, err := m.Start(t.Context(), terminal.Command{Line: c.line})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := term.Signal(c.sig); err != nil {
+				t.Error(err)
+			}
+			info, _ := terminal.Wait(t.Context(), term)
+			if info.Outcome != terminal.Signalled || info.Exit.Signal != c.want {
+				t.Errorf("%s, %v: %v, %v; want %s", c.line, c.sig, info.Outcome, info.Exit, c.want)
+			}
+		}
+	})
+}
+
+// A named is a signal that package syscall does not have on every system.
+type named string
+
+func (n named) String() string { return string(n) }
+func (named) Signal()          {}
+
+func TestLeakEnds(t *testing.T) {
+	// A program that returns late, but before Close, is no leak.
+	opts := &memterm.Options{Programs: map[string]memterm.Program{
+		"late": func(p *memterm.Process) terminal.Exit { time.Sleep(10 * time.Second); return memterm.Code(0) },
+	}}
+	bubble(t, opts, func(t *testing.T, m *memterm.Manager) {
+		term, err := m.Start(t.Context(), terminal.Command{Line: "late"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := term.Stop(t.Context())
+		if err != nil || info.Outcome != terminal.Stopped || len(info.Left) != 1 {
+			t.Errorf("%v, left %v, %v", info.Outcome, info.Left, err)
+		}
+		time.Sleep(time.Minute)
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -297,6 +298,19 @@ func readMutants() []mutant {
 				return out, err
 			}}
 		}), also: listed("it reads the same output twice", "4-stop/last words", "6-limits/manager bytes")},
+		{rule: rule, name: "one of two outputs is lost", make: breakOptions(func(opts *memterm.Options) {
+			program := opts.Programs["both"]
+			opts.Programs["both"] = func(p *memterm.Process) terminal.Exit {
+				p.Stderr = io.Discard
+				return program(p)
+			}
+		})},
+		{rule: rule, name: "evicted lines are not counted", make: breakTerm(func(t terminal.Terminal) brokenTerm {
+			return brokenTerm{count: func() (lines, cursor int64) {
+				_, cursor = t.(terminal.LineCounter).EvictedLines()
+				return 0, cursor
+			}}
+		})},
 		{rule: rule, name: "unreadable after the end", make: breakRead(func(t terminal.Terminal, ctx context.Context, cursor int64, wait time.Duration) (terminal.Output, error) {
 			out, err := t.ReadOutput(ctx, cursor, wait)
 			if out.EOF() && out.Text != "" && time.Since(out.Info.Ended) > 0 {
@@ -685,7 +699,7 @@ func limitMutants() []mutant {
 					}}
 				},
 			}
-		}), also: listed("it looks at what is kept", "2-read/cursors stay", "2-read/truncated")},
+		}), also: listed("it looks at what is kept", "2-read/cursors stay", "2-read/truncated", "2-read/evicted lines")},
 		{rule: rule, name: "half of the limit is kept", make: breakCommand(func(cmd terminal.Command) terminal.Command {
 			if cmd.OutputLimit > 1 {
 				cmd.OutputLimit = cmd.OutputLimit/2 - 1

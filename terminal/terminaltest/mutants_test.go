@@ -321,6 +321,7 @@ type brokenTerm struct {
 	resize func(terminal.Size) error
 	signal func(os.Signal) error
 	stop   func(ctx context.Context) (terminal.Info, error)
+	count  func() (lines, cursor int64)
 }
 
 func (b *brokenTerm) Info() terminal.Info { return b.edit(b.Terminal.Info()) }
@@ -370,6 +371,13 @@ func (b *brokenTerm) Stop(ctx context.Context) (info terminal.Info, err error) {
 		info, err = b.Terminal.Stop(ctx)
 	}
 	return b.edit(info), err
+}
+
+func (b *brokenTerm) EvictedLines() (lines, cursor int64) {
+	if b.count != nil {
+		return b.count()
+	}
+	return b.Terminal.(terminal.LineCounter).EvictedLines()
 }
 
 // breakManager returns a mutant's make whose Manager is the reference with

@@ -211,6 +211,47 @@ var readRule = rule{
 				h.Errorf("behind the end: %+v", again)
 			}
 		}},
+		{name: "both outputs", run: func(h *harness) {
+			t := h.start("both")
+			h.end(t)
+			text, _ := h.all(t)
+			for _, want := range []string{"to stdout\n", "to stderr\n"} {
+				if strings.Count(plain(text), want) != 1 {
+					h.Errorf("output %q, want %q in it once", text, want)
+				}
+			}
+			streams, ok := t.(terminal.StreamReader)
+			if !ok {
+				return
+			}
+			for _, stream := range []terminal.Stream{terminal.Stdout, terminal.Stderr} {
+				out, err := streams.ReadStream(h.ctx(bound), stream, 0, bound)
+				if t.Info().Command.TTY && errors.Is(err, errors.ErrUnsupported) {
+					continue
+				}
+				if want := "to " + string(stream) + "\n"; err != nil || out.Text != want {
+					h.Errorf("ReadStream(%s): %q, %v; want %q", stream, out.Text, err, want)
+				}
+			}
+		}},
+		{name: "evicted lines", run: func(h *harness) {
+			cmd := h.c.Program("lines", "2000")
+			cmd.OutputLimit = 4000
+			t := h.startCommand(cmd)
+			h.end(t)
+			counter, ok := t.(terminal.LineCounter)
+			if !ok {
+				return
+			}
+			evicted, cursor := counter.EvictedLines()
+			text, truncated := h.allFrom(t, cursor)
+			if truncated || text == "" {
+				h.Errorf("from the oldest kept: %d bytes, truncated %v", len(text), truncated)
+			}
+			if kept := int64(strings.Count(text, "\n")); h.c.Exact && evicted+kept != 2000 {
+				h.Errorf("%d lines evicted and %d kept of 2000", evicted, kept)
+			}
+		}},
 		{name: "many readers", run: func(h *harness) {
 			t := h.start("drip", "50ms", "one", "two", "three", "four", "five")
 			const n = 8
