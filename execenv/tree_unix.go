@@ -428,15 +428,6 @@ func (s *session) describe(left []proc) []terminal.Proc {
 	return list
 }
 
-func (s *session) InputState() (terminal.State, terminal.Evidence) {
-	select {
-	case <-s.exited:
-		return terminal.Finished, terminal.Evidence{Certainty: terminal.Certain, Reason: s.Exit().String()}
-	default:
-	}
-	return terminal.Working, terminal.Evidence{Certainty: terminal.NoCertainty}
-}
-
 // run adopts a started process.
 func (l *Local) run(p *process) {
 	l.mu.Lock()

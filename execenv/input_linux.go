@@ -1,0 +1,239 @@
+package execenv
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/termbridge/termbridge/terminal"
+	"golang.org/x/sys/unix"
+)
+
+// InputState asks the kernel what the processes in the foreground do, that is
+// those who would get what is typed.
+//
+//   - One that is blocked in a read of the terminal (or of the pipe that is
+//     its standard input) waits: certain.
+//   - One that sleeps in poll, select or epoll with the terminal among what
+//     it waits for, while the terminal gives single keys and not lines, waits
+//     for a key: likely, as it does for an editor or a shell's prompt, and
+//     not for a program that repaints every second.
+//   - One that may not be looked into (sudo) and sleeps, while the terminal
+//     does not echo lines, asks for a password: likely.
+//
+// What is on the screen does not count: a program that prints "Password: "
+// and computes does not wait. The caller knows whether output is quiet.
+func (s *session) InputState() (terminal.State, terminal.Evidence) {
+	select {
+	case <-s.exited:
+		return terminal.Finished, terminal.Evidence{Certainty: terminal.Certain, Reason: s.Exit().String()}
+	default:
+	}
+	if in := s.input(); len(in.links) > 0 {
+		for _, p := range s.foreground() {
+			if e := in.evidence(p); e.Certainty != terminal.NoCertainty {
+				return terminal.Waiting, e
+			}
+		}
+	}
+	return terminal.Working, terminal.Evidence{Certainty: terminal.NoCertainty}
+}
+
+// An input is what a process may wait for.
+type input struct {
+	links []string // as its descriptor looks in /proc/PID/fd
+	lines bool     // the terminal gives lines
+	echo  bool
+}
+
+func (s *session) input() (in input) {
+	switch {
+	case s.term != nil:
+		in.links = []string{s.term.otherEnd()}
+		if s.spec.TTY.Input {
+			in.links = append(in.links, "/dev/tty")
+		}
+		s.term.control(func(fd int) error {
+			modes, err := unix.IoctlGetTermios(fd, getTermios)
+			if err == nil {
+				in.lines, in.echo = modes.Lflag&unix.ICANON != 0, modes.Lflag&unix.ECHO != 0
+			}
+			return err
+		})
+	case s.piped[0] != nil:
+		if link := (&stream{f: s.ours[0]}).otherEnd(); link != "" { // else it is closed
+			in.links, in.lines, in.echo = []string{link}, true, true
+		}
+	}
+	return in
+}
+
+// foreground returns the processes in the foreground: those of the terminal's
+// foreground group; without such a terminal all of the session.
+func (s *session) foreground() []proc {
+	pgid := 0
+	if s.term != nil && s.spec.TTY.Input {
+		s.term.control(func(fd int) (err error) {
+			pgid, err = foreground(fd)
+			return err
+		})
+	}
+	pid := s.child.pid
+	belongs := func(p proc) bool {
+		return !p.dead && (pgid > 0 && p.pgid == pgid || pgid <= 0 && p.sid == pid)
+	}
+	var found []proc
+	for list := []int{pid}; len(list) > 0; list = list[1:] {
+		if p, ok := readProc(list[0]); ok && belongs(p) {
+			found = append(found, p)
+		}
+		list = append(list, children(list[0])...)
+	}
+	if len(found) == 0 { // they are nobody's children any more
+		found = slices.DeleteFunc(allProcs(), func(p proc) bool { return !belongs(p) })
+	}
+	return found
+}
+
+// children returns the children of a process, or nothing.
+func children(pid int) (pids []int) {
+	tasks, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	for _, task := range tasks {
+		data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/children", pid, task.Name()))
+		for field := range strings.FieldsSeq(string(data)) {
+			if n, err := strconv.Atoi(field); err == nil {
+				pids = append(pids, n)
+			}
+		}
+	}
+	return pids
+}
+
+// evidence looks at each thread of a process.
+func (in *input) evidence(p proc) terminal.Evidence {
+	none := terminal.Evidence{Certainty: terminal.NoCertainty}
+	say := func(c terminal.Certainty, what string) terminal.Evidence {
+		var buf [64]byte
+		name := strings.TrimSpace(string(readProcFile(p.pid, "comm", buf[:])))
+		return terminal.Evidence{Certainty: c, Reason: fmt.Sprintf("%s (%d) %s", name, p.pid, what), Secret: in.lines && !in.echo}
+	}
+	tasks, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", p.pid))
+	reads, waits := false, false
+	for _, task := range tasks {
+		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/syscall", p.pid, task.Name()))
+		switch {
+		case errors.Is(err, fs.ErrPermission):
+			if in.lines && !in.echo && p.asleep() {
+				return say(terminal.Likely, "sleeps, and the terminal does not echo")
+			}
+			return none
+		case err != nil:
+			continue // the thread has ended
+		}
+		call, args, ok := parseSyscall(string(data))
+		switch {
+		case !ok:
+			return none // it computes; who reads beside that waits for nobody
+		case call == unix.SYS_READ || call == unix.SYS_READV:
+			reads = reads || in.isFD(p.pid, int(int32(args[0])))
+		case slices.ContainsFunc(polled(p.pid, call, args), func(fd int) bool { return in.isFD(p.pid, fd) }):
+			waits = true
+		}
+	}
+	switch {
+	case reads:
+		return say(terminal.Certain, "reads its input")
+	case waits && !in.lines:
+		return say(terminal.Likely, "waits for a key")
+	}
+	return none
+}
+
+// isFD reports whether a process's descriptor is the input.
+func (in *input) isFD(pid, fd int) bool {
+	link, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", pid, fd))
+	return err == nil && slices.Contains(in.links, link)
+}
+
+// asleep reports whether a process sleeps until something happens.
+func (p proc) asleep() bool {
+	var buf [512]byte
+	stat := readProcFile(p.pid, "stat", buf[:])
+	i := bytes.LastIndexByte(stat, ')')
+	return i >= 0 && bytes.HasPrefix(stat[i:], []byte(") S"))
+}
+
+// parseSyscall parses /proc/PID/task/TID/syscall: the number and six arguments
+// of the system call in which the thread sleeps. It fails for one that runs.
+func parseSyscall(line string) (call uint64, args [6]uint64, ok bool) {
+	fields := strings.Fields(line)
+	if len(fields) < 7 || strings.HasPrefix(fields[0], "-") {
+		return 0, args, false
+	}
+	call, err := strconv.ParseUint(fields[0], 10, 64)
+	if err != nil {
+		return 0, args, false
+	}
+	for i := range args {
+		if args[i], err = strconv.ParseUint(fields[i+1], 0, 64); err != nil {
+			return 0, args, false
+		}
+	}
+	return call, args, true
+}
+
+// polled returns the descriptors for which a thread waits in a system call.
+func polled(pid int, call uint64, args [6]uint64) (fds []int) {
+	switch {
+	case slices.Contains(pollCalls, call): // struct pollfd *, count
+		data := readMemory(pid, args[0], 8*min(args[1], 1024))
+		for ; len(data) >= 8; data = data[8:] {
+			if binary.NativeEndian.Uint16(data[4:])&unix.POLLIN != 0 {
+				fds = append(fds, int(int32(binary.NativeEndian.Uint32(data))))
+			}
+		}
+	case slices.Contains(selectCalls, call): // highest + 1, fd_set *
+		n := min(args[0], 1024)
+		data := readMemory(pid, args[1], 128)
+		for fd := range int(n) {
+			// A set is of longs; this holds for both byte orders.
+			word, bit := fd/64*8, fd%64
+			if word+8 <= len(data) && binary.NativeEndian.Uint64(data[word:])>>bit&1 != 0 {
+				fds = append(fds, fd)
+			}
+		}
+	case slices.Contains(epollCalls, call): // descriptor
+		data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/%d", pid, int32(args[0])))
+		for lines := bufio.NewScanner(bytes.NewReader(data)); lines.Scan(); {
+			fields := strings.Fields(lines.Text())
+			if len(fields) > 1 && fields[0] == "tfd:" {
+				if fd, err := strconv.Atoi(fields[1]); err == nil {
+					fds = append(fds, fd)
+				}
+			}
+		}
+	}
+	return fds
+}
+
+// readMemory reads a process's memory, as far as that may be.
+func readMemory(pid int, addr, n uint64) []byte {
+	if addr == 0 || n == 0 {
+		return nil
+	}
+	buf := make([]byte, n)
+	local := []unix.Iovec{{Base: &buf[0]}}
+	local[0].SetLen(int(n))
+	m, err := unix.ProcessVMReadv(pid, local, []unix.RemoteIovec{{Base: uintptr(addr), Len: int(n)}}, 0)
+	if err != nil {
+		return nil
+	}
+	return buf[:max(m, 0)]
+}

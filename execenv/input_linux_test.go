@@ -1,0 +1,118 @@
+package execenv_test
+
+import (
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/termbridge/termbridge/execenv"
+	"github.com/termbridge/termbridge/terminal"
+)
+
+// Whether a program waits for input is known from the kernel, not guessed from
+// what it prints.
+func TestInputState(t *testing.T) {
+	const (
+		certain = terminal.Certain
+		likely  = terminal.Likely
+		none    = terminal.NoCertainty
+	)
+	for _, c := range []struct {
+		need, line string
+		want       terminal.Certainty
+		secret     bool
+		typed      string
+	}{
+		{"cat", "exec cat", certain, false, ""},
+		{"cat", "cat; :", certain, false, ""},
+		{"sh", "read x", certain, false, ""},
+		{"bash", "bash -c 'read -p name: x'", certain, false, ""},
+		{"bash", "bash -c 'read -sp secret: x'", certain, true, ""},
+		{"bash", "(stty -echo; read x </dev/tty; stty echo)", certain, true, ""},
+		{"python3", "python3 -c 'input()'", certain, false, ""},
+		{"perl", "perl -e '<STDIN>'", certain, false, ""},
+		{"less", "seq 1000 | less", certain, false, ""},
+		{"less", "yes | less", certain, false, ""},
+		{"ssh-keygen", "ssh-keygen -f key", certain, true, ""},
+		{"rm", "touch f; rm -i f", certain, false, ""},
+		{"bash", "exec bash --norc -i", likely, false, ""},
+		{"python3", "exec python3", likely, false, ""},
+		{"vim", "vim -u NONE", likely, false, ""},
+		{"node", "node", likely, false, ""},
+		{"node", `node -e 'require("readline").createInterface({input: process.stdin, output: process.stdout}).question("? ", () => {})'`, likely, false, ""},
+		{"sqlite3", "sqlite3", likely, false, ""},
+		{"bc", "bc -q", likely, false, ""},
+		{"gdb", "gdb -q -nx", likely, false, ""},
+
+		{"sleep", "exec sleep 50", none, false, ""},
+		{"sleep", "sleep 50; :", none, false, ""},
+		{"sleep", "printf 'Password: '; sleep 50", none, false, ""},
+		{"sleep", "printf '> '; sleep 50", none, false, ""},
+		{"sleep", "printf 'continue? [y/N] '; sleep 50", none, false, ""},
+		{"sh", "printf 'collecting ...'; while :; do :; done", none, false, ""},
+		{"tail", "touch f; tail -f f", none, false, ""},
+		{"node", "node -e 'setTimeout(() => {}, 50000)'", none, false, ""},
+		{"python3", "python3 -c 'import threading, sys\nthreading.Thread(target=sys.stdin.read).start()\nwhile 1: pass'", none, false, ""},
+		{"bash", "PS1='$ ' exec bash --norc -i", none, false, "sleep 50\n"},
+	} {
+		t.Run(c.line, func(t *testing.T) {
+			t.Parallel()
+			need(t, c.need)
+			spec := sh(c.line)
+			spec.Dir = t.TempDir()
+			spec.TTY = &execenv.TTY{Input: true}
+			r := start(t, newLocal(t, nil), spec)
+			if c.typed != "" {
+				r.until(t, "$ ")
+				if _, err := io.WriteString(r.term, c.typed); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if c.want != none {
+				eventually(t, func() error {
+					state, e := r.InputState()
+					return errorf(state == terminal.Waiting && e.Certainty == c.want && e.Secret == c.secret,
+						"got %v, %+v; want waiting, %v, secret: %v; output %q", state, e, c.want, c.secret, r.seen())
+				})
+				return
+			}
+			time.Sleep(500 * time.Millisecond) // so that it does what it is here for
+			for range 20 {
+				if state, e := r.InputState(); state != terminal.Working || e.Certainty != none {
+					t.Fatalf("got %v, %+v; want working", state, e)
+				}
+				time.Sleep(5 * time.Millisecond)
+			}
+		})
+	}
+}
+
+func TestInputStateOfPipes(t *testing.T) {
+	l := newLocal(t, nil)
+	p := l.Command(t.Context(), execenv.Spec{Path: "cat", Group: true})
+	in, err := p.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s := p.(execenv.Session)
+	eventually(t, func() error {
+		state, e := s.InputState()
+		return errorf(state == terminal.Waiting && e.Certainty == terminal.Certain && strings.HasPrefix(e.Reason, "cat ("), "got %v, %+v", state, e)
+	})
+	in.Close()
+	wait(t, s.Exited(), "exit")
+	if state, _ := s.InputState(); state != terminal.Finished {
+		t.Errorf("after the exit: %v", state)
+	}
+	p.Wait()
+
+	// Who has no input does not wait for it.
+	r := start(t, l, sh("exec sleep 50"))
+	if state, e := r.InputState(); state != terminal.Working || e.Certainty != terminal.NoCertainty {
+		t.Errorf("got %v, %+v", state, e)
+	}
+}
