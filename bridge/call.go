@@ -81,11 +81,13 @@ func (c *Call) alive() error {
 
 // Update changes the card: its title, kind, locations, rawInput, status and the
 // agent's own content, beside which commands are shown. RawOutput is held for
-// the final update, and a final status is refused: End says it. That goes on until
-// the Call ends, also on a cancelled turn. Title and
-// rawInput are cut if they do not fit a line of the wire, content that does not
-// is a [terminal.ErrTooLarge]. Update returns when the update is written, and
-// after [terminal.SettleTimeout] if the client does not read.
+// the final update, and a final status is refused: End says it. Update works until
+// the Call ends, on a cancelled turn too, since how a command was cancelled
+// belongs in the card.
+//
+// Title and rawInput are cut if they do not fit a line of the wire, content that
+// does not is a [terminal.ErrTooLarge]. Update returns when the update is written,
+// and after [terminal.SettleTimeout] if the client does not read.
 func (c *Call) Update(u acp.SessionToolCallUpdate) error {
 	if u.ToolCallId != "" && u.ToolCallId != c.id {
 		return fmt.Errorf("bridge: an update of tool call %q for tool call %q", u.ToolCallId, c.id)
@@ -108,16 +110,11 @@ func (c *Call) update(u acp.SessionToolCallUpdate) (*update, error) {
 	s := c.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if u.RawOutput != nil && c.dead == nil && !c.ending {
-		// Also on a turn that is over: the final update is still to come, and
-		// how a command was cancelled belongs into it.
-		c.rawOutput, u.RawOutput = u.RawOutput, nil
-		if c.turn.cause != nil {
-			return nil, nil
-		}
-	}
-	if err := c.usable(); err != nil {
+	if err := c.alive(); err != nil {
 		return nil, err
+	}
+	if u.RawOutput != nil {
+		c.rawOutput, u.RawOutput = u.RawOutput, nil
 	}
 	replaced := u.Content != nil
 	if replaced {

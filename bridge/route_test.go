@@ -249,7 +249,10 @@ func TestClientUsesAnIDAgain(t *testing.T) {
 		for _, m := range []string{acp.ClientMethodSessionUpdate, acp.ClientMethodTerminalOutput, acp.ClientMethodTerminalWaitForExit, acp.ClientMethodTerminalKill, acp.ClientMethodTerminalRelease} {
 			w.c.Inject(fakeconn.Fault{Method: m, Edit: back})
 		}
+		// The answer to the release is overtaken by the next create.
+		w.c.Inject(fakeconn.Fault{Method: acp.ClientMethodTerminalRelease, Reply: true, Delay: time.Second})
 		for i := range 20 {
+			time.Sleep(100 * time.Millisecond)
 			id := acp.ToolCallId(fmt.Sprint(i))
 			r, end, err := w.run(id, line("echo hello"))
 			if err != nil {
