@@ -237,6 +237,26 @@ func TestOverlapIsTheLongest(t *testing.T) {
 	}
 }
 
+func TestNeedle(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	for range 5000 {
+		b := make([]byte, rng.IntN(300))
+		letters := 1 + rng.IntN(40)
+		for i := range b {
+			b[i] = byte('a' + rng.IntN(letters))
+		}
+		s := string(b)
+		text := s[rng.IntN(len(s)+1):]
+		text = text[:rng.IntN(len(text)+1)] + "b"[:rng.IntN(2)]
+		if text == "" {
+			continue
+		}
+		if got, want := newNeedle(text, s).index(s), strings.Index(s, text); got != want {
+			t.Fatalf("%q in %q: %d, want %d", text, s, got, want)
+		}
+	}
+}
+
 func TestOverlapIsLinear(t *testing.T) {
 	// Of texts in which everything looks alike, too: quadratic would take hours.
 	dots := strings.Repeat(".", 1<<20)

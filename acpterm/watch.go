@@ -93,8 +93,9 @@ func (t *term) run() {
 	w.askWait()
 	w.until(time.Time{}, func() bool { return w.ended() || w.stopped || w.timedOut })
 	switch {
+	case w.lost, w.expired: // nobody is there, or nobody waits
 	case w.exited:
-		w.lastOutput(time.Now().Add(2 * terminal.OutputTimeout))
+		w.lastOutput(time.Now().Add(terminal.OutputTimeout))
 	case w.stranger: // nothing is left to be killed, or to be read
 	case w.unknown:
 		w.reason = terminal.Unknown
@@ -218,9 +219,9 @@ func (w *watch) startDoubt() {
 	}
 }
 
-// read sends a terminal/output unless one is under way.
+// read sends a terminal/output unless one is under way, or the end has come.
 func (w *watch) read() {
-	if w.out != nil {
+	if w.out != nil || w.lost || w.expired {
 		return
 	}
 	w.polled = time.Now()
@@ -312,7 +313,7 @@ func (w *watch) readNow(deadline time.Time) {
 		w.read()
 		w.until(deadline, answered)
 	}
-	if w.out != nil {
+	if w.out != nil || w.expired {
 		w.outErr = errNoAnswer
 	}
 }
@@ -385,6 +386,8 @@ func (w *watch) verdict() (terminal.Outcome, terminal.Exit, error) {
 		return terminal.Signalled, w.exit, outErr
 	case w.exited:
 		return terminal.Exited, w.exit, outErr
+	case w.expired:
+		return terminal.Stopped, w.exit, errors.Join(said(acp.ClientMethodTerminalKill, errNoAnswer), outErr)
 	case w.stranger && !errors.Is(waitErr, errors.ErrUnsupported) && !errors.Is(outErr, errors.ErrUnsupported):
 		return terminal.StoppedByClient, w.exit, waitErr
 	}
