@@ -183,13 +183,18 @@ func TestMutants(t *testing.T) {
 	}
 }
 
-// runMutant returns how many cases of each rule failed.
-func runMutant(t *testing.T, m mutant) map[string]int {
-	c := Config{
-		New:     func(T) terminal.Manager { return m.make(Limits{}) },
-		Limited: func(_ T, l Limits) terminal.Manager { return m.make(l) },
+// everything is the Config of a Manager that has all.
+func everything(make func(l Limits) terminal.Manager) Config {
+	return Config{
+		New:     func(T) terminal.Manager { return make(Limits{}) },
+		Limited: func(_ T, l Limits) terminal.Manager { return make(l) },
 		Input:   true, TTY: true, Tree: true, Signal: true, Exact: true,
 	}
+}
+
+// runMutant returns how many cases of each rule failed.
+func runMutant(t *testing.T, m mutant) map[string]int {
+	c := everything(m.make)
 	dir := t.TempDir()
 	failed := map[string]int{}
 	excused := map[string]bool{}
@@ -230,6 +235,82 @@ func runMutant(t *testing.T, m mutant) map[string]int {
 		}
 	}
 	return failed
+}
+
+// TestLess runs the suite against Managers that lack something: one that does
+// what it must do instead passes, another does not.
+func TestLess(t *testing.T) {
+	refuse := func(refused func(terminal.Command) bool, err error) func(Limits) terminal.Manager {
+		return breakManager(func() *broken {
+			return &broken{start: func(m terminal.Manager, ctx context.Context, cmd terminal.Command) (terminal.Terminal, error) {
+				if refused(cmd) {
+					return nil, err
+				}
+				return m.Start(ctx, cmd)
+			}}
+		})
+	}
+	signal := func(err error) func(Limits) terminal.Manager {
+		return breakTerm(func(terminal.Terminal) brokenTerm {
+			return brokenTerm{signal: func(os.Signal) error { return err }}
+		})
+	}
+	lose := func(mark string) func(Limits) terminal.Manager {
+		return breakRead(func(t terminal.Terminal, ctx context.Context, cursor int64, wait time.Duration) (terminal.Output, error) {
+			out, err := t.ReadOutput(ctx, cursor, wait)
+			if out.Truncated && len(mark)+len(out.Text) <= terminal.MaxText {
+				out.Text, out.Truncated = mark+out.Text, false
+			}
+			return out, err
+		})
+	}
+	stdin := func(cmd terminal.Command) bool { return cmd.Stdin }
+	tty := func(cmd terminal.Command) bool { return cmd.TTY }
+	noInput := func(c *Config) { c.Input = false }
+	noTTY := func(c *Config) { c.TTY = false }
+	noSignal := func(c *Config) { c.Signal = false }
+	notExact := func(c *Config) { c.Exact = false }
+	for _, l := range []struct {
+		name string
+		less func(*Config)
+		make func(Limits) terminal.Manager
+		want string // the rule that fails; "" for none
+	}{
+		{"no input, refused", noInput, refuse(stdin, terminal.ErrNoInput), ""},
+		{"no input, accepted", noInput, breakCommand(func(cmd terminal.Command) terminal.Command { return cmd }), "3-input"},
+		{"no input, another error", noInput, refuse(stdin, errBroken), "3-input"},
+		{"no terminal, accepted", noTTY, breakCommand(func(cmd terminal.Command) terminal.Command {
+			cmd.TTY = false
+			return cmd
+		}), ""},
+		{"no terminal, refused", noTTY, refuse(tty, errors.ErrUnsupported), "0-command"},
+		{"no signals, unsupported", noSignal, signal(errors.ErrUnsupported), ""},
+		{"no signals, another error", noSignal, signal(errBroken), "3-input"},
+		{"losses marked in the text", notExact, lose(terminal.GapMark), ""},
+		{"losses not marked", notExact, lose(""), "2-read"},
+		{"no limits", func(c *Config) { c.Limited = nil }, breakOptions(func(*memterm.Options) {}), ""},
+	} {
+		t.Run(l.name, func(t *testing.T) {
+			t.Parallel()
+			c := everything(l.make)
+			l.less(&c)
+			dir := t.TempDir()
+			failed := map[string]string{}
+			for _, r := range rules() {
+				for _, tc := range r.cases {
+					if fails := failures(t, c, dir, r, tc); len(fails) > 0 {
+						failed[r.name] = tc.name + ": " + fails[0]
+					}
+				}
+			}
+			switch {
+			case l.want == "" && len(failed) > 0:
+				t.Errorf("fails: %v", failed)
+			case l.want != "" && failed[l.want] == "":
+				t.Errorf("no case of rule %s fails, but %v", l.want, failed)
+			}
+		})
+	}
 }
 
 // A broken is a Manager with some of its methods replaced; nil is as it was.
