@@ -16,6 +16,9 @@ var (
 	largeBuffers = sync.Pool{New: func() any { b := make([]byte, 64<<10); return &b }}
 )
 
+// widePipe is the size of a pipe that was once full.
+const widePipe = 256 << 10
+
 // WriteTo writes the output to w until its end, as Read would return it. It
 // holds a buffer only while there is something to read, so that an idle output
 // costs no memory.
@@ -50,8 +53,10 @@ func (s *stream) WriteTo(w io.Writer) (written int64, err error) {
 		for {
 			n, fail = unix.Read(int(fd), *buf)
 			if n == len(*buf) && !wide && !s.terminal {
+				// A flood: with a larger pipe the two sides wait for each
+				// other less. It may be denied to users with many pipes.
 				wide = true
-				unix.FcntlInt(fd, unix.F_SETPIPE_SZ, 256<<10)
+				unix.FcntlInt(fd, unix.F_SETPIPE_SZ, widePipe)
 			}
 			switch {
 			case errors.Is(fail, unix.EINTR):
