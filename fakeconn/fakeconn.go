@@ -31,6 +31,12 @@
 // against it: an id that got lost need not be released, nor does anything
 // after the connection was lost.
 //
+// # Real clients
+//
+// [Like] makes a client that treats terminals as a known one does, with all that
+// it does wrong: [Behaviours] lists them, and a [Behaviour] of one's own is a few
+// fields.
+//
 // # Lifetime
 //
 // [Client.Close] ends the connection, the agent if it is an io.Closer, every
@@ -112,6 +118,8 @@ type Options struct {
 	Allow []Rule
 	// Logger is for the diagnostics of the SDK; nil discards them.
 	Logger *slog.Logger
+
+	starts func(program string) int // of Behave
 }
 
 // A Client is a fake client with a connection to an agent. Its methods may be
@@ -233,6 +241,16 @@ func (c *Client) Peer() *acp.ClientSideConnection { return c.peer }
 // Memterm is the Manager that runs the commands, nil with Options.Manager. Its
 // Starts tell what has really run.
 func (c *Client) Memterm() *memterm.Manager { return c.mem }
+
+// Starts returns how often a program was started, be it by a command or, with
+// [Behave], within one. It must not be called with Options.Manager.
+func (c *Client) Starts(program string) int {
+	n := c.mem.Starts(program)
+	if c.opts.starts != nil {
+		n += c.opts.starts(program)
+	}
+	return n
+}
 
 // Host is what serves terminal/* and keeps the tool calls.
 func (c *Client) Host() *acphost.Host { return c.host }

@@ -1,0 +1,458 @@
+package fakeconn
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coder/acp-go-sdk"
+
+	"github.com/termbridge/termbridge/internal/text"
+	"github.com/termbridge/termbridge/terminal"
+	"github.com/termbridge/termbridge/terminal/memterm"
+)
+
+// Like returns options for a client that treats terminals as a known client
+// does, by its name in [Behaviours]; it panics if there is none. See [Behave].
+func Like(name string, o *Options) *Options {
+	for _, b := range Behaviours() {
+		if b.Name == name {
+			return Behave(b, o)
+		}
+	}
+	panic(fmt.Sprintf("fakeconn: no behaviour %q", name))
+}
+
+// Behave returns options for a client that treats terminals like b: those of o,
+// which may be nil, with another ClientInfo, and with Wrap, Programs and the
+// Host's Command taken. Lines are run by a shell that knows more of its grammar
+// than memterm's, and programs that are started within a command count as starts
+// only in [Client.Starts]. The options serve one Client.
+func Behave(b Behaviour, o *Options) *Options {
+	var opts Options
+	if o != nil {
+		opts = *o
+	}
+	l := &likeness{b: b, groups: map[string]*group{}, terminals: map[string]*likeTerminal{}, turn: make(chan struct{}, 1)}
+	l.programs = Programs()
+	if opts.Memterm != nil {
+		maps.Copy(l.programs, opts.Memterm.Programs)
+	}
+	maps.Copy(l.programs, opts.Programs)
+	opts.Programs = map[string]memterm.Program{runner: func(p *memterm.Process) terminal.Exit {
+		l.mu.Lock()
+		g := l.groups[p.Args[1]]
+		l.mu.Unlock()
+		return g.run(p)
+	}}
+	opts.ClientInfo = &b.Info
+	if opts.NoTerminal {
+		return &opts
+	}
+	opts.Wrap = func(c acp.Client) acp.Client {
+		l.Client = c
+		return l
+	}
+	opts.starts = l.starts
+	return &opts
+}
+
+// runner is the program of memterm in which a group runs.
+const runner = "fakeconn"
+
+// A likeness is a client with a Behaviour.
+type likeness struct {
+	acp.Client
+	b        Behaviour
+	programs map[string]memterm.Program
+	turn     chan struct{} // held by a create that is InTurn
+
+	mu sync.Mutex
+	// guards following
+	n         int
+	counts    map[string]int
+	groups    map[string]*group
+	terminals map[string]*likeTerminal
+}
+
+// A likeTerminal is a terminal of a likeness.
+type likeTerminal struct {
+	*group
+	session  acp.SessionId
+	limit    int // negative is none
+	bad      bool
+	released time.Time     // zero until then
+	outputs  chan struct{} // held by a terminal/output that blocks
+}
+
+func (l *likeness) starts(name string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.counts[name]
+}
+
+func (l *likeness) CreateTerminal(ctx context.Context, req acp.CreateTerminalRequest) (acp.CreateTerminalResponse, error) {
+	none := acp.CreateTerminalResponse{}
+	b := l.b
+	if b.Stub != "" {
+		return acp.CreateTerminalResponse{TerminalId: b.Stub}, nil
+	}
+	if err := pause(ctx, b.Ask); err != nil {
+		return none, err
+	}
+	if b.Refuse != nil {
+		return none, b.Refuse
+	}
+	if b.InTurn {
+		select {
+		case l.turn <- struct{}{}:
+			defer func() { <-l.turn }()
+		case <-ctx.Done():
+			return none, context.Cause(ctx)
+		}
+	}
+	if err := pause(ctx, b.Create); err != nil {
+		return none, err
+	}
+	for _, v := range req.Env {
+		if slices.Contains(b.DeniedEnv, v.Name) {
+			return none, &acp.RequestError{Code: -32602, Message: "environment variable not allowed: " + v.Name}
+		}
+	}
+
+	g := newGroup()
+	g.programs, g.counted = l.programs, l.count
+	g.open, g.pipe = b.OpenInput, b.Pipe
+	g.argv = l.argv(req)
+	x := &likeTerminal{group: g, session: req.SessionId, limit: -1, outputs: make(chan struct{}, 1)}
+	if g.argv == nil {
+		if b.BadStart.Wait == nil {
+			return none, &acp.RequestError{Code: b.BadStart.code(), Message: b.BadStart.Text}
+		}
+		x.bad, g.report = true, b.BadStart.Text
+	}
+	switch {
+	case b.NoLimit:
+	case req.OutputByteLimit != nil:
+		x.limit = *req.OutputByteLimit
+	case b.DefaultLimit > 0:
+		x.limit = b.DefaultLimit
+	}
+
+	l.mu.Lock()
+	live := 0
+	for _, t := range l.terminals {
+		if t.released.IsZero() {
+			live++
+		}
+	}
+	if b.MaxTerminals > 0 && live >= b.MaxTerminals {
+		l.mu.Unlock()
+		return none, &acp.RequestError{Code: -32603, Message: fmt.Sprintf("more than %d terminals", b.MaxTerminals)}
+	}
+	l.n++
+	key := strconv.Itoa(l.n)
+	l.groups[key] = g
+	l.mu.Unlock()
+	resp, err := l.Client.CreateTerminal(ctx, acp.CreateTerminalRequest{
+		SessionId: req.SessionId, Command: runner, Args: []string{key}, Cwd: req.Cwd, Env: req.Env,
+	})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err == nil {
+		l.terminals[resp.TerminalId] = x
+	}
+	return resp, err
+}
+
+func (s BadStart) code() int {
+	if s.Code == 0 {
+		return -32603
+	}
+	return s.Code
+}
+
+// argv returns what is executed, or nil if that is not there.
+func (l *likeness) argv(req acp.CreateTerminalRequest) []string {
+	if req.Cwd != nil && strings.HasPrefix(*req.Cwd, MissingDir) {
+		return nil
+	}
+	run := l.b.Run
+	if run == nil {
+		run = RunArgv
+	}
+	words := run(req.Command, req.Args)
+	g := &group{programs: l.programs}
+	if _, ok := g.program(words); ok {
+		return words
+	}
+	if l.b.FallBack && req.Args == nil {
+		return RunLine(req.Command, nil)
+	}
+	return nil
+}
+
+func (l *likeness) count(name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.counts == nil {
+		l.counts = map[string]int{}
+	}
+	l.counts[name]++
+}
+
+// find returns a terminal that answers.
+func (l *likeness) find(session acp.SessionId, id string) (*likeTerminal, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	x := l.terminals[id]
+	switch {
+	case x == nil, !x.released.IsZero() && l.b.AfterRelease >= 0 && time.Since(x.released) >= l.b.AfterRelease:
+		code := l.b.UnknownCode
+		if code == 0 {
+			code = -32002
+		}
+		return nil, &acp.RequestError{Code: code, Message: fmt.Sprintf("Unknown terminal %q", id)}
+	case x.session != session && l.b.SessionCode != 0:
+		return nil, &acp.RequestError{Code: l.b.SessionCode, Message: "Invalid session"}
+	}
+	return x, nil
+}
+
+func (l *likeness) TerminalOutput(ctx context.Context, req acp.TerminalOutputRequest) (acp.TerminalOutputResponse, error) {
+	if l.b.Stub != "" {
+		return acp.TerminalOutputResponse{}, nil
+	}
+	x, err := l.find(req.SessionId, req.TerminalId)
+	if err != nil {
+		return acp.TerminalOutputResponse{}, err
+	}
+	return x.output(ctx, l.b)
+}
+
+// output is what the terminal shows now.
+func (x *likeTerminal) output(ctx context.Context, b Behaviour) (acp.TerminalOutputResponse, error) {
+	var resp acp.TerminalOutputResponse
+	from := 0
+	if b.Destructive || b.Blocking {
+		select {
+		case x.outputs <- struct{}{}:
+			defer func() { <-x.outputs }()
+		case <-ctx.Done():
+			return resp, context.Cause(ctx)
+		}
+		if b.Destructive {
+			x.mu.Lock()
+			from = x.taken
+			x.mu.Unlock()
+		}
+		taken := x.take()
+		if b.Blocking {
+			select {
+			case <-x.closed:
+			case <-ctx.Done():
+				return resp, context.Cause(ctx)
+			}
+		}
+		defer taken()
+	}
+	ended := over(x.ended(b))
+	all := x.visible(b, ended)
+	if b.TTY {
+		all = []byte(strings.ReplaceAll(string(all), "\n", "\r\n"))
+	}
+	all = all[min(from, len(all)):]
+	resp.Output = decode(all)
+	size, limit := len(resp.Output), x.limit
+	if limit >= 0 && size > limit {
+		cut := b.Truncate
+		if cut == nil {
+			cut = TruncateTail
+		}
+		resp.Output, resp.Truncated = cut([]byte(resp.Output), limit), true
+	}
+	if b.Truncated != nil && limit >= 0 {
+		resp.Truncated = b.Truncated(size, len(resp.Output), limit)
+	}
+	if ended && !b.NoExitStatus {
+		switch {
+		case !x.bad:
+			resp.ExitStatus = new(b.exit(x.exit))
+		case b.BadStart.Output != nil:
+			resp.ExitStatus = b.BadStart.Output
+		}
+	}
+	return resp, nil
+}
+
+// ended returns what is closed when the client reports the exit.
+func (x *likeTerminal) ended(b Behaviour) <-chan struct{} {
+	if b.WaitsForClose {
+		return x.closed
+	}
+	return x.exited
+}
+
+// visible returns the output that the client has read.
+func (x *likeTerminal) visible(b Behaviour, ended bool) []byte {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	now := time.Now()
+	var all []byte
+	for _, w := range x.writes {
+		if now.Sub(w.at) < b.Lag || ended && b.LosesTail && !x.bad && x.exitAt.Sub(w.at) < b.Lag {
+			break
+		}
+		if b.SplitRunes {
+			all = append(all, decode(w.text)...)
+		} else {
+			all = append(all, w.text...)
+		}
+	}
+	return all
+}
+
+// exit is an exit as the client reports it.
+func (b Behaviour) exit(e terminal.Exit) acp.TerminalExitStatus {
+	if b.Exit == nil {
+		return ExitNames(e.Code, e.Signal)
+	}
+	return b.Exit(e.Code, e.Signal)
+}
+
+func (l *likeness) WaitForTerminalExit(ctx context.Context, req acp.WaitForTerminalExitRequest) (acp.WaitForTerminalExitResponse, error) {
+	var resp acp.WaitForTerminalExitResponse
+	if l.b.Stub != "" {
+		return resp, nil
+	}
+	x, err := l.find(req.SessionId, req.TerminalId)
+	if err != nil {
+		return resp, err
+	}
+	select {
+	case <-x.ended(l.b):
+	case <-ctx.Done():
+		return resp, context.Cause(ctx)
+	}
+	status := l.b.exit(x.exit)
+	if x.bad {
+		status = *l.b.BadStart.Wait
+	}
+	return acp.WaitForTerminalExitResponse{ExitCode: status.ExitCode, Signal: status.Signal}, nil
+}
+
+func (l *likeness) KillTerminal(ctx context.Context, req acp.KillTerminalRequest) (acp.KillTerminalResponse, error) {
+	var resp acp.KillTerminalResponse
+	if l.b.Stub != "" {
+		return resp, nil
+	}
+	x, err := l.find(req.SessionId, req.TerminalId)
+	if err != nil {
+		if l.b.KillUnknown {
+			err = nil
+		}
+		return resp, err
+	}
+	return resp, x.kill(ctx, l.b.Kill)
+}
+
+// kill kills, and waits for the answer to the client's own question.
+func (x *likeTerminal) kill(ctx context.Context, k Kill) error {
+	if k.Nothing {
+		return nil
+	}
+	name := k.Signal
+	if name == "" {
+		name = "SIGKILL"
+	}
+	x.signal(name, !k.Leader)
+	if k.Escalate == 0 {
+		return nil
+	}
+	timer := time.NewTimer(k.Escalate)
+	defer timer.Stop()
+	select {
+	case <-x.exited:
+		return nil
+	case <-timer.C:
+		x.signal("SIGKILL", !k.Leader)
+	case <-ctx.Done():
+		x.signal("SIGKILL", !k.Leader)
+		return context.Cause(ctx)
+	}
+	select {
+	case <-x.exited:
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+func (l *likeness) ReleaseTerminal(ctx context.Context, req acp.ReleaseTerminalRequest) (acp.ReleaseTerminalResponse, error) {
+	var resp acp.ReleaseTerminalResponse
+	if l.b.Stub != "" {
+		return resp, nil
+	}
+	x, err := l.find(req.SessionId, req.TerminalId)
+	if err == nil {
+		l.mu.Lock()
+		again := !x.released.IsZero()
+		if !again {
+			x.released = time.Now()
+		}
+		l.mu.Unlock()
+		if again {
+			return resp, nil
+		}
+	}
+	if err != nil {
+		if l.b.KillUnknown || l.b.ReleaseUnknown {
+			err = nil
+		}
+		return resp, err
+	}
+	if !l.b.Outlives {
+		if err := x.kill(ctx, l.b.Kill); err != nil {
+			return resp, err
+		}
+		if over(x.closed) {
+			// What still runs is the Host's until its Close.
+			if _, err := l.Client.ReleaseTerminal(ctx, req); err != nil {
+				return resp, err
+			}
+		}
+	}
+	return resp, pause(ctx, l.b.Release)
+}
+
+// pause waits.
+func pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// decode makes text of bytes: each that is no UTF-8 becomes U+FFFD.
+func decode(b []byte) string {
+	s, _ := text.Decode(b, 4*len(b)+4, true)
+	return s
+}
+
+func tailRunes(b []byte, limit int) string { return string(text.Tail(b, limit)) }
+
+func headLines(b []byte, limit int) string {
+	head := string(text.Head(b, limit))
+	return head[:strings.LastIndexByte(head, '\n')+1]
+}
