@@ -40,7 +40,8 @@ func (t *turn) run(ctx context.Context, prompt []acp.ContentBlock) {
 	if parallel {
 		var wg sync.WaitGroup
 		for _, line := range lines {
-			wg.Go(func() { t.line(ctx, line) })
+			do := t.prepare(line) // here, so that the tool calls are numbered as the lines are
+			wg.Go(func() { do(ctx) })
 		}
 		wg.Wait()
 		return
@@ -49,7 +50,7 @@ func (t *turn) run(ctx context.Context, prompt []acp.ContentBlock) {
 		if ctx.Err() != nil {
 			return
 		}
-		t.line(ctx, line)
+		t.prepare(line)(ctx)
 	}
 }
 
@@ -90,12 +91,11 @@ func (t *turn) check(what string, err error) {
 	}
 }
 
-// line does one line, as one tool call.
-func (t *turn) line(ctx context.Context, line string) {
+// prepare makes the tool call of a line, if it is one, and returns what does it.
+func (t *turn) prepare(line string) func(ctx context.Context) {
 	req, err := parse(line)
 	if errors.Is(err, errUnknownLine) {
-		t.say(ctx, unknownLine(line))
-		return
+		return func(ctx context.Context) { t.say(ctx, unknownLine(line)) }
 	}
 	if err == nil && req.cmd.Dir != "" {
 		if dirErr := checkDir(req.cmd.Dir); dirErr != nil {
@@ -103,16 +103,22 @@ func (t *turn) line(ctx context.Context, line string) {
 		}
 	}
 	call := t.call(req)
-	switch {
-	case err != nil:
-		t.fail(ctx, call, req, err)
-	case req.verb == verbRun:
+	if err != nil {
+		return func(ctx context.Context) { t.fail(ctx, call, req, err) }
+	}
+	return func(ctx context.Context) { t.do(ctx, call, req) }
+}
+
+// do does a line.
+func (t *turn) do(ctx context.Context, call *bridge.Call, req request) {
+	switch req.verb {
+	case verbRun:
 		t.exec(ctx, call, req)
-	case req.verb == verbBg:
+	case verbBg:
 		t.background(ctx, call, req)
-	case req.verb == verbJobs:
+	case verbJobs:
 		t.jobs(ctx, call)
-	case req.verb == verbHelp:
+	case verbHelp:
 		t.end(ctx, call, map[string]string{"output": helpText}, helpText, nil, helpText)
 	default:
 		term, err := t.command(req.id)
@@ -159,11 +165,15 @@ func (t *turn) end(ctx context.Context, call *bridge.Call, rawOutput any, conten
 	t.say(ctx, message)
 }
 
+// errTurnCancelled is what stands for the errors of a cancelled context.
+var errTurnCancelled = errors.New("the turn was cancelled")
+
 // fail ends a tool call that came to nothing.
 func (t *turn) fail(ctx context.Context, call *bridge.Call, req request, err error) {
 	r := Report{Outcome: terminal.Failed, Transport: bridge.PresentText, ID: req.id}
 	if ctx.Err() != nil {
 		r.Outcome = terminal.Cancelled
+		err = errTurnCancelled
 	}
 	r.setError(err)
 	t.end(ctx, call, r, r.Error, err, describe(req.title, r))
@@ -355,7 +365,7 @@ func (t *turn) ended(ctx context.Context, call *bridge.Call, req request, term t
 // asked.
 func (t *turn) failWith(ctx context.Context, call *bridge.Call, req request, r Report, err error) {
 	if ctx.Err() != nil {
-		err = errors.New("the turn was cancelled")
+		err = errTurnCancelled
 	}
 	r.setError(err)
 	t.end(ctx, call, r, r.Error, err, fmt.Sprintf("%s: %s.\n", code(req.title), r.Error))
