@@ -1,0 +1,591 @@
+// Package clients_test drives the built agent with ACP clients that others
+// wrote: the official TypeScript SDK, by client.mjs, and acpx in two versions
+// that behave very differently. They come from npm:
+//
+//	npm ci --prefix cmd/acp-demo-agent/clients
+//
+// What is judged is the wire as the client saw it, and the processes that are
+// there.
+package clients_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/termbridge/termbridge/cmd/acp-demo-agent/agent"
+	"github.com/termbridge/termbridge/execenv"
+	"github.com/termbridge/termbridge/terminal"
+)
+
+// patience is how long anything may take that is not the subject of a test.
+const patience = 60 * time.Second
+
+func TestMain(m *testing.M) {
+	status := m.Run()
+	if buildDir != "" {
+		os.RemoveAll(buildDir)
+	}
+	os.Exit(status)
+}
+
+var buildDir string
+
+// buildAgent builds the agent, once.
+var buildAgent = sync.OnceValues(func() (path string, err error) {
+	if buildDir, err = os.MkdirTemp("", "acp-demo-agent"); err != nil {
+		return "", err
+	}
+	path = filepath.Join(buildDir, "acp-demo-agent")
+	local := execenv.NewLocal(nil)
+	out, err := local.Command(context.Background(), execenv.Spec{
+		Path: "go", Args: []string{"build", "-o", path, ".."}, Env: execenv.Env{}.InheritSafe(),
+	}).CombinedOutput()
+	if err = errors.Join(err, local.Close()); err != nil {
+		err = fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return path, err
+})
+
+// installed returns the path of a file that npm has installed. Without it the
+// test is skipped, or fails where the real clients are a must.
+func installed(t *testing.T, file string) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join("node_modules", file))
+	if err == nil {
+		_, err = os.Stat(path)
+	}
+	if err != nil {
+		lack := fmt.Sprintf("no real clients (%v): run npm ci --prefix cmd/acp-demo-agent/clients", err)
+		if os.Getenv("TERMBRIDGE_REAL") != "" {
+			t.Fatal(lack)
+		}
+		t.Skip("skipped: " + lack)
+	}
+	return path
+}
+
+// A rig is a client at work, and what was recorded of it.
+type rig struct {
+	*testing.T
+	dir   string // where commands run
+	agent string // the agent's program
+	mark  string // NAME=VALUE, in the environment of everything
+	env   execenv.Env
+	local *execenv.Local
+
+	// direct: the client says the direction of every message.
+	direct bool
+
+	process execenv.Process
+	stdin   io.WriteCloser // closed by the test, or with the process
+	exited  chan struct{}  // closed when process has ended; exit is valid then
+	exit    terminal.Exit
+
+	mu sync.Mutex
+	// guards following
+	wire    []message
+	faults  []string
+	end     *ending
+	stderr  bytes.Buffer
+	changed chan struct{} // closed when any of this has changed
+}
+
+// A message is one line of the wire.
+type message struct {
+	at   time.Time
+	from string // "agent" or "client"
+	raw  string
+
+	ID     *int64          `json:"id"`
+	Method string          `json:"method"`
+	Params params          `json:"params"`
+	Result json.RawMessage `json:"result"`
+	Error  *struct {
+		Message string          `json:"message"`
+		Data    json.RawMessage `json:"data"`
+	} `json:"error"`
+}
+
+// params has what the tests look at, of all methods.
+type params struct {
+	TerminalID string `json:"terminalId"`
+	Update     update `json:"update"`
+}
+
+type update struct {
+	Kind       string          `json:"sessionUpdate"`
+	ToolCallID string          `json:"toolCallId"`
+	Title      string          `json:"title"`
+	Status     string          `json:"status"`
+	Content    json.RawMessage `json:"content"`
+	RawOutput  json.RawMessage `json:"rawOutput"`
+	Meta       struct {
+		Output struct {
+			Data string `json:"data"`
+		} `json:"terminal_output"`
+		Exit *struct {
+			Code   *int    `json:"exit_code"`
+			Signal *string `json:"signal"`
+		} `json:"terminal_exit"`
+	} `json:"_meta"`
+}
+
+// An ending is what client.mjs says last.
+type ending struct {
+	Code     *int           `json:"code"`
+	Releases map[string]int `json:"releases"`
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	path, err := buildAgent()
+	if err != nil {
+		t.Fatal(err)
+	}
+	value := rand.Text()
+	r := &rig{
+		T: t, dir: t.TempDir(), agent: path, mark: "TERMBRIDGE_CLIENTS=" + value,
+		env:   execenv.Env{}.InheritSafe().With(map[string]string{"TERMBRIDGE_CLIENTS": value, "HOME": home(t)}),
+		local: execenv.NewLocal(nil), changed: make(chan struct{}),
+	}
+	t.Cleanup(func() {
+		if err := r.local.Close(); err != nil {
+			t.Error(err)
+		}
+		if t.Failed() {
+			t.Logf("the wire:\n%s", r.transcript())
+		}
+	})
+	return r
+}
+
+// again returns a rig for another client at the same place.
+func (r *rig) again() *rig {
+	return &rig{T: r.T, dir: r.dir, agent: r.agent, mark: r.mark, env: r.env, local: r.local, changed: make(chan struct{})}
+}
+
+// home returns a directory for the state of a client, whose path is short
+// enough for sockets.
+func home(t *testing.T) string {
+	dir, err := os.MkdirTemp("", "home")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// start starts a client: node with these arguments.
+func (r *rig) start(args ...string) {
+	r.Helper()
+	r.process = r.local.Command(context.Background(), execenv.Spec{
+		Path: installed(r.T, ".bin/node"), Args: args, Dir: r.dir, Env: r.env,
+		Stderr: writerFunc(r.keepStderr), Group: true,
+	})
+	stdin, err1 := r.process.StdinPipe()
+	stdout, err2 := r.process.StdoutPipe()
+	if err := errors.Join(err1, err2, r.process.Start()); err != nil {
+		r.Fatal(err)
+	}
+	r.stdin = stdin
+	r.exited = make(chan struct{})
+	go func() { // ends with the process, at the latest when local is closed
+		defer close(r.exited)
+		r.read(stdout)
+		err := r.process.Wait()
+		r.exit = terminal.Exit{Code: new(0)}
+		if exit, ok := errors.AsType[*execenv.ExitError](err); ok {
+			r.exit = exit.Exit
+		} else if err != nil {
+			r.exit = terminal.Exit{}
+		}
+	}()
+}
+
+type writerFunc func(p []byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+func (r *rig) keepStderr(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.stderr.Write(p)
+}
+
+// read records what the client prints until that ends.
+func (r *rig) read(stdout io.Reader) {
+	lines := bufio.NewReader(stdout)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if len(line) > 0 {
+			r.record(line)
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (r *rig) record(line []byte) {
+	var entry struct {
+		From    string
+		Message json.RawMessage
+		Fault   string
+		End     *ending
+	}
+	m := message{at: time.Now()}
+	raw := json.RawMessage(line)
+	err := json.Unmarshal(line, &entry)
+	if r.direct {
+		raw, m.from = entry.Message, entry.From
+	}
+	if err == nil && raw != nil {
+		m.raw = strings.TrimSpace(string(raw))
+		err = json.Unmarshal(raw, &m)
+	}
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case err != nil:
+		r.faults = append(r.faults, fmt.Sprintf("the client printed %q: %v", line, err))
+	case entry.Fault != "":
+		r.faults = append(r.faults, entry.Fault)
+	case entry.End != nil:
+		r.end = entry.End
+	default:
+		if m.from == "" {
+			m.from = r.sender(m)
+		}
+		r.wire = append(r.wire, m)
+	}
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// sender tells who sent a message of a log that does not say. Both sides number
+// their requests on their own.
+func (r *rig) sender(m message) string {
+	switch {
+	case strings.HasPrefix(m.Method, "terminal/"), m.Method == "session/update":
+		return "agent"
+	case m.Method != "" || m.ID == nil:
+		return "client"
+	}
+	var answer map[string]any
+	_ = json.Unmarshal(m.Result, &answer)
+	for _, key := range []string{"protocolVersion", "sessionId", "stopReason"} {
+		if _, ok := answer[key]; ok {
+			return "agent"
+		}
+	}
+	if request(r.wire, "agent", *m.ID) == nil {
+		return "agent" // an error: the agent itself has asked nothing like it
+	}
+	return "client"
+}
+
+// request returns the request with this id that one side sent last.
+func request(wire []message, from string, id int64) *message {
+	for i, m := range slices.Backward(wire) {
+		if m.from == from && m.Method != "" && m.ID != nil && *m.ID == id {
+			return &wire[i]
+		}
+	}
+	return nil
+}
+
+// until waits until want holds of the wire.
+func (r *rig) until(what string, want func(wire []message) bool) {
+	r.Helper()
+	timeout := time.After(patience)
+	for {
+		r.mu.Lock()
+		wire, changed := r.wire, r.changed
+		r.mu.Unlock()
+		if want(wire) {
+			return
+		}
+		select {
+		case <-changed:
+		case <-r.exited:
+			r.mu.Lock()
+			wire = r.wire
+			r.mu.Unlock()
+			if !want(wire) {
+				r.Fatalf("%s: the client exited (%s) and it never came", what, r.exit)
+			}
+			return
+		case <-timeout:
+			r.Fatalf("%s: not within %v", what, patience)
+		}
+	}
+}
+
+// answers returns the answers to the prompts so far.
+func answers(wire []message) (stops []string) {
+	for _, m := range wire {
+		var answer struct{ StopReason string }
+		if m.from == "agent" && m.Method == "" && json.Unmarshal(m.Result, &answer) == nil && answer.StopReason != "" {
+			stops = append(stops, answer.StopReason)
+		}
+	}
+	return stops
+}
+
+// exits waits until the client has exited, and reports what it found wrong.
+func (r *rig) exits() {
+	r.Helper()
+	select {
+	case <-r.exited:
+	case <-time.After(patience):
+		r.Fatalf("the client did not exit within %v; there are %q", patience, processesWith(r.T, r.mark))
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, fault := range r.faults {
+		r.Error(fault)
+	}
+}
+
+// nothingWith waits until no process has this entry in its environment.
+func (r *rig) nothingWith(entry string) {
+	r.Helper()
+	r.processes(entry, "no process", func(procs []string) bool { return len(procs) == 0 })
+}
+
+// running waits until a process with this entry in its environment runs a
+// command line with these words.
+func (r *rig) running(entry, words string) {
+	r.Helper()
+	r.processes(entry, words, func(procs []string) bool {
+		return slices.ContainsFunc(procs, func(p string) bool { return strings.Contains(p, words) })
+	})
+}
+
+func (r *rig) processes(entry, what string, want func(procs []string) bool) {
+	r.Helper()
+	for deadline := time.Now().Add(patience / 2); ; time.Sleep(20 * time.Millisecond) {
+		procs := processesWith(r.T, entry)
+		if want(procs) {
+			return
+		}
+		if time.Now().After(deadline) {
+			r.Fatalf("want %s with %s, there are %q", what, entry, procs)
+		}
+	}
+}
+
+// processesWith returns the command lines of the processes that were started
+// with entry, a NAME=VALUE, in their environment.
+func processesWith(t *testing.T, entry string) (commands []string) {
+	t.Helper()
+	dirs, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range dirs {
+		if _, err := strconv.Atoi(d.Name()); err != nil {
+			continue
+		}
+		// Unreadable: another user's, or gone.
+		environ, _ := os.ReadFile(filepath.Join("/proc", d.Name(), "environ"))
+		if bytes.Contains(append([]byte{0}, environ...), []byte("\x00"+entry+"\x00")) {
+			cmdline, _ := os.ReadFile(filepath.Join("/proc", d.Name(), "cmdline"))
+			commands = append(commands, string(bytes.ReplaceAll(cmdline, []byte{0}, []byte{' '})))
+		}
+	}
+	return commands
+}
+
+// A card is a tool call, as its updates have made it.
+type card struct {
+	id, title, status string
+	embeds            []string // terminals that it has shown
+	display           string   // what a display-only terminal was given
+	displayExit       *int
+	report            agent.ReadReport
+	hasReport         bool
+}
+
+// cards returns the tool calls in the order in which they came, and everything
+// that the agent said.
+func (r *rig) cards() (cards []*card, said string) {
+	r.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	byID := map[string]*card{}
+	for _, m := range r.wire {
+		u := m.Params.Update
+		switch {
+		case m.Method != "session/update":
+			continue
+		case u.Kind == "agent_message_chunk":
+			var content struct{ Text string }
+			if err := json.Unmarshal(u.Content, &content); err != nil {
+				r.Error(err)
+			}
+			said += content.Text
+			continue
+		}
+		c := byID[u.ToolCallID]
+		if c == nil {
+			c = &card{id: u.ToolCallID, title: u.Title}
+			byID[c.id] = c
+			cards = append(cards, c)
+		}
+		if u.Status != "" {
+			c.status = u.Status
+		}
+		for _, id := range embeds(u) {
+			if !slices.Contains(c.embeds, id) {
+				c.embeds = append(c.embeds, id)
+			}
+		}
+		c.display += u.Meta.Output.Data
+		if u.Meta.Exit != nil {
+			c.displayExit = u.Meta.Exit.Code
+		}
+		if u.RawOutput != nil {
+			if err := json.Unmarshal(u.RawOutput, &c.report); err != nil {
+				r.Error(err)
+			}
+			c.hasReport = true
+		}
+	}
+	return cards, said
+}
+
+// embeds returns the terminals that an update shows.
+func embeds(u update) (ids []string) {
+	var content []struct{ Type, TerminalID string }
+	_ = json.Unmarshal(u.Content, &content) // a message's is no list
+	for _, item := range content {
+		if item.Type == "terminal" {
+			ids = append(ids, item.TerminalID)
+		}
+	}
+	return ids
+}
+
+// card returns the tool call with this title.
+func (r *rig) card(title string) *card {
+	r.Helper()
+	cards, _ := r.cards()
+	i := slices.IndexFunc(cards, func(c *card) bool { return c.title == title })
+	if i < 0 || !cards[i].hasReport {
+		r.Fatalf("no tool call %q with a rawOutput", title)
+	}
+	return cards[i]
+}
+
+// count returns how often the agent called a method, "terminal/" for all of
+// them.
+func (r *rig) count(prefix string) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, m := range r.wire {
+		if m.from == "agent" && strings.HasPrefix(m.Method, prefix) {
+			n++
+		}
+	}
+	return n
+}
+
+// called reports whether the agent has called a method.
+func called(wire []message, method string) bool {
+	return slices.ContainsFunc(wire, func(m message) bool { return m.from == "agent" && m.Method == method })
+}
+
+// audit checks every terminal of the log: embedded before its release, released
+// exactly once, and not named afterwards.
+func (r *rig) audit(s scene) {
+	r.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	embedded, releases := map[string]bool{}, map[string]int{}
+	for _, m := range r.wire {
+		id := m.Params.TerminalID
+		switch {
+		case m.from == "client" && m.Method == "":
+			asked := request(r.wire, "agent", *m.ID)
+			var answer struct{ TerminalID string }
+			if asked != nil && asked.Method == "terminal/create" && json.Unmarshal(m.Result, &answer) == nil && answer.TerminalID != "" {
+				releases[answer.TerminalID] = 0
+			}
+		case m.Method == "session/update":
+			for _, id := range embeds(m.Params.Update) {
+				embedded[id] = true
+				if releases[id] > 0 {
+					r.Errorf("%s is embedded after its release", id)
+				}
+			}
+		case strings.HasPrefix(m.Method, "terminal/") && id != "":
+			if releases[id] > 0 {
+				r.Errorf("%s names %s after its release", m.Method, id)
+			}
+			if m.Method == "terminal/release" {
+				releases[id]++
+				if !embedded[id] && !s.early {
+					r.Errorf("%s is released and was never embedded", id)
+				}
+			}
+		}
+	}
+	for id, n := range releases {
+		if n != 1 {
+			r.Errorf("%s was released %d times", id, n)
+		}
+	}
+	if r.end == nil {
+		return
+	}
+	if len(r.end.Releases) != len(releases) {
+		r.Errorf("the client has made %d terminals, the log %d", len(r.end.Releases), len(releases))
+	}
+	for id, n := range r.end.Releases {
+		if n != 1 {
+			r.Errorf("the client has released %s %d times", id, n)
+		}
+	}
+}
+
+// latencies returns how long the client took to answer a method.
+func (r *rig) latencies(method string) (list []time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, m := range r.wire {
+		if m.from != "client" || m.Method != "" || m.ID == nil {
+			continue
+		}
+		if asked := request(r.wire[:i], "agent", *m.ID); asked != nil && asked.Method == method {
+			list = append(list, m.at.Sub(asked.at).Round(time.Millisecond))
+		}
+	}
+	return list
+}
+
+func (r *rig) transcript() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var b strings.Builder
+	for _, m := range r.wire {
+		fmt.Fprintf(&b, "%s %s %s\n", m.at.Format("05.000"), m.from, m.raw)
+	}
+	fmt.Fprintf(&b, "stderr: %s", r.stderr.String())
+	return b.String()
+}
