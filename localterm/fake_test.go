@@ -202,6 +202,21 @@ func TestInputWithoutDeadline(t *testing.T) {
 	})
 }
 
+// An executor that has no terminal after all ends what it started.
+func TestNoTerminalAfterAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		m := newFake(f)
+		if _, err := m.Start(t.Context(), terminal.Command{Line: "x", TTY: true}); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("Start = %v", err)
+		}
+		f.started.Wait()
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 type noSession struct{}
 
 func (noSession) Command(context.Context, execenv.Spec) execenv.Process { return nil }

@@ -91,9 +91,14 @@ func (t *term) start() error {
 	}
 	t.info.Started = time.Now()
 	if cmd.TTY {
-		t.tty, _ = t.sess.Terminal()
-		t.out.add(t.tty, "")
-		stdin = t.tty
+		tty, ok := t.sess.Terminal()
+		if !ok {
+			t.sess.StopTree(0)
+			t.sess.Wait()
+			return fmt.Errorf("environment %q gave no terminal: %w", t.info.Environment, errors.ErrUnsupported)
+		}
+		t.tty, stdin = tty, tty
+		t.out.add(tty, "")
 	} else {
 		t.out.add(stdout, terminal.Stdout)
 		t.out.add(stderr, terminal.Stderr)
