@@ -1,6 +1,7 @@
 package execenv
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -22,15 +23,18 @@ type cgroups struct {
 
 	mu sync.Mutex
 	// guards following
-	all  []*cgroup
+	made int
+	all  map[*cgroup]bool
 	free []*cgroup
 	off  bool // the kernel refused to start a process in one
 }
 
 // A cgroup is that of one session. A nil *cgroup is none.
 type cgroup struct {
-	of  *cgroups
-	dir string
+	of     *cgroups
+	dir    string
+	fd     *os.File // of dir
+	events *os.File // cgroup.events
 
 	killed atomic.Bool // then it is never used again; see put
 }
@@ -55,7 +59,7 @@ func newCgroups(parent, name string) *cgroups {
 		os.Remove(dir)
 		return nil
 	}
-	return &cgroups{dir: dir}
+	return &cgroups{dir: dir, all: make(map[*cgroup]bool)}
 }
 
 // ownCgroup returns the directory of the agent's cgroup, or "".
@@ -101,12 +105,30 @@ func (s *cgroups) get() *cgroup {
 		s.free = s.free[:n-1]
 		return g
 	}
-	g := &cgroup{of: s, dir: filepath.Join(s.dir, strconv.Itoa(len(s.all)))}
-	if os.Mkdir(g.dir, 0o755) != nil {
+	s.made++
+	g := s.make(filepath.Join(s.dir, strconv.Itoa(s.made)))
+	if g != nil {
+		s.all[g] = true
+	}
+	return g
+}
+
+func (s *cgroups) make(dir string) *cgroup {
+	if os.Mkdir(dir, 0o755) != nil {
 		return nil
 	}
-	s.all = append(s.all, g)
-	return g
+	fd, err := os.OpenFile(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		os.Remove(dir)
+		return nil
+	}
+	events, err := os.Open(filepath.Join(dir, "cgroup.events"))
+	if err != nil {
+		fd.Close()
+		os.Remove(dir)
+		return nil
+	}
+	return &cgroup{of: s, dir: dir, fd: fd, events: events}
 }
 
 // put gives a cgroup back in which nothing runs any more.
@@ -114,15 +136,25 @@ func (g *cgroup) put() {
 	if g == nil {
 		return
 	}
-	if g.killed.Load() {
-		// Linux 6.14 and later kill at once what starts in a cgroup that was
-		// ever killed (they compare with the kills of the starter's own).
-		os.Remove(g.dir)
-		return
-	}
 	g.of.mu.Lock()
 	defer g.of.mu.Unlock()
-	g.of.free = append(g.of.free, g)
+	switch {
+	case g.of.off: // and perhaps removed
+	case g.killed.Load():
+		// Linux 6.14 and later kill at once what starts in a cgroup that was
+		// ever killed (they compare with the kills of the starter's own).
+		delete(g.of.all, g)
+		g.remove()
+	default:
+		g.of.free = append(g.of.free, g)
+	}
+}
+
+// remove closes the files and removes the directory.
+func (g *cgroup) remove() {
+	g.fd.Close()
+	g.events.Close()
+	removeCgroup(g.dir)
 }
 
 // kill ends everything in all of them.
@@ -140,29 +172,28 @@ func (s *cgroups) procs() []int {
 	return cgroupProcs(s.dir)
 }
 
-// remove removes the directories, as far as they are empty.
+// remove removes the directories, as far as they are empty. The cgroups are
+// not used after it.
 func (s *cgroups) remove() {
-	if s != nil {
-		removeCgroup(s.dir)
+	if s == nil {
+		return
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for g := range s.all {
+		g.remove()
+	}
+	s.off = true
+	removeCgroup(s.dir)
 }
 
-// enter makes the process that attr starts a member; entered ends that.
+// enter makes the process that attr starts a member.
 func (g *cgroup) enter(attr *syscall.SysProcAttr) bool {
 	if g == nil {
 		return false
 	}
-	fd, err := unix.Open(g.dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return false
-	}
-	attr.UseCgroupFD, attr.CgroupFD = true, fd
+	attr.UseCgroupFD, attr.CgroupFD = true, int(g.fd.Fd())
 	return true
-}
-
-func (g *cgroup) entered(attr *syscall.SysProcAttr) {
-	unix.Close(attr.CgroupFD)
-	attr.UseCgroupFD, attr.CgroupFD = false, 0
 }
 
 // mayRefuse reports whether err may be the cgroup's, not the program's: a
@@ -189,13 +220,8 @@ func (g *cgroup) populated() bool {
 		return false
 	}
 	var buf [128]byte
-	fd, err := unix.Open(filepath.Join(g.dir, "cgroup.events"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return false
-	}
-	defer unix.Close(fd)
-	n, _ := unix.Read(fd, buf[:])
-	return strings.Contains(string(buf[:max(n, 0)]), "populated 1")
+	n, _ := g.events.ReadAt(buf[:], 0)
+	return bytes.Contains(buf[:max(n, 0)], []byte("populated 1"))
 }
 
 func (g *cgroup) procs() []int {

@@ -26,7 +26,7 @@ func startChild(path string, argv []string, attr *syscall.ProcAttr, group *cgrou
 	grouped := group.enter(attr.Sys)
 	if grouped {
 		pid, err := syscall.ForkExec(path, argv, attr)
-		group.entered(attr.Sys)
+		attr.Sys.UseCgroupFD = false
 		switch {
 		case err == nil:
 			c := newChild(pid, pidfd)

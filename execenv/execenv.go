@@ -75,7 +75,8 @@ type TTY struct {
 	// Input makes the terminal the process's controlling terminal and its
 	// standard input. Without it there is no controlling terminal and standard
 	// input is /dev/null, so that a program that opens /dev/tty to ask for a
-	// password fails at once instead of waiting for ever.
+	// password fails at once instead of waiting for ever, and so does most that
+	// wants to read from the terminal. A full-screen editor may still wait.
 	Input bool
 }
 
@@ -85,13 +86,17 @@ type Process interface {
 	Start() error
 	// Wait waits for the process to exit and for copying to Stdout and Stderr
 	// to end, and releases its resources. It may be called once. A non-zero
-	// exit is an *ExitError.
+	// exit is an *ExitError. Pipes and terminal are closed for the caller; a
+	// process that still holds the other end of an output must not be killed
+	// by that, so that the Executor reads on, to nowhere.
 	Wait() error
 	// Run is Start and Wait.
 	Run() error
 
 	// StdinPipe, StdoutPipe and StderrPipe return the agent's end of a pipe.
-	// They are called before Start; Wait closes the pipes.
+	// They are called before Start; Wait closes the pipes. What is read from
+	// may have a WriteTo (io.WriterTo), which is the cheaper way to read to the
+	// end; what is written to may have a SetWriteDeadline.
 	StdinPipe() (io.WriteCloser, error)
 	StdoutPipe() (io.ReadCloser, error)
 	StderrPipe() (io.ReadCloser, error)
@@ -100,6 +105,9 @@ type Process interface {
 	Signal(os.Signal) error
 	// SignalGroup sends a signal to the process group of the process if it
 	// has one of its own, else to the process only: never to the agent's group.
+	// If the process has a controlling terminal (TTY.Input) it is sent to the
+	// group in the foreground of that, as by Ctrl-C. After the exit it returns
+	// os.ErrProcessDone, as Signal does.
 	SignalGroup(os.Signal) error
 	// Kill ends the process by force. Before Start and after the exit it
 	// returns nil.
@@ -141,7 +149,9 @@ type Session interface {
 	// its exit. It costs little if nothing hints at any.
 	Survivors() []terminal.Proc
 
-	// InputState says whether the foreground processes wait for input.
+	// InputState says whether the foreground processes wait for input now, by
+	// what the system knows of them. It does not look at the output: whoever
+	// asks should see to it that it is quiet.
 	InputState() (terminal.State, terminal.Evidence)
 }
 

@@ -55,6 +55,7 @@ type Local struct {
 	left    map[ident]bool        // outlived their process
 	since   uint64                // the start of the first process; 0: none yet
 	dog     *watchdog
+	roll    *roll    // for the watchdog
 	groups  *cgroups // nil: not looked for
 
 	closing sync.Once
@@ -144,9 +145,10 @@ func (l *Local) close() error {
 	for s := range l.drained {
 		s.f.Close()
 	}
-	dog, groups := l.dog, l.groups
+	dog, groups, roll := l.dog, l.groups, l.roll
 	l.mu.Unlock()
 	dog.dismiss()
+	roll.close()
 	groups.remove()
 
 	if len(left) > 0 {

@@ -39,7 +39,7 @@ type launch struct {
 	control   bool
 }
 
-func (*launch) start([3]*os.File, *cgroup) (*child, error) { return nil, errUnsupported }
+func (*launch) start([]*os.File, *cgroup) (*child, error) { return nil, errUnsupported }
 
 type child struct {
 	pid   int
@@ -61,6 +61,10 @@ type ident struct{}
 type watchdog struct{}
 
 func (*watchdog) dismiss() {}
+
+type roll struct{}
+
+func (*roll) close() {}
 
 // A session is the process alone: it cannot be started.
 type session struct {

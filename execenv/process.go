@@ -33,6 +33,7 @@ type process struct {
 	child     *child
 	term      *ptmx       // the agent's side of the terminal; nil without one
 	piped     [3]*os.File // the process's ends of the pipes of the pipe methods
+	null      *os.File    // /dev/null; nil until it is needed
 	theirs    []*os.File  // what is the process's alone once it has started
 	ours      []*os.File  // the agent's ends that copiers and StdinPipe use
 	streams   []*stream   // the agent's ends of outputs that the caller reads
@@ -148,7 +149,7 @@ func (p *process) start() error {
 		group = p.local.groups.get()
 	}
 	p.since = now()
-	if p.child, err = l.start(files, group); err != nil {
+	if p.child, err = l.start(files[:], group); err != nil {
 		group.put()
 		return explain(err, l.path, l.dir)
 	}
@@ -233,7 +234,7 @@ func (p *process) stdio() (files [3]*os.File, err error) {
 func (p *process) openInput() (*os.File, error) {
 	switch r := p.spec.Stdin.(type) {
 	case nil:
-		return p.openNull(0, os.O_RDONLY)
+		return p.openNull(0)
 	case *os.File:
 		return r, nil
 	}
@@ -256,7 +257,7 @@ func (p *process) openInput() (*os.File, error) {
 func (p *process) openOutput(n int, w io.Writer) (*os.File, error) {
 	switch w := w.(type) {
 	case nil:
-		return p.openNull(n, os.O_WRONLY)
+		return p.openNull(n)
 	case *os.File:
 		return w, nil
 	}
@@ -275,15 +276,19 @@ func (p *process) openOutput(n int, w io.Writer) (*os.File, error) {
 
 // openNull returns the pipe that a pipe method made for descriptor n, else
 // /dev/null.
-func (p *process) openNull(n, flag int) (*os.File, error) {
+func (p *process) openNull(n int) (*os.File, error) {
 	if p.piped[n] != nil {
 		return p.piped[n], nil
 	}
-	f, err := os.OpenFile(os.DevNull, flag, 0)
-	if err == nil {
+	if p.null == nil {
+		f, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+		if err != nil {
+			return nil, err
+		}
+		p.null = f
 		p.theirs = append(p.theirs, f)
 	}
-	return f, err
+	return p.null, nil
 }
 
 func (p *process) StdinPipe() (io.WriteCloser, error) {

@@ -736,7 +736,7 @@ func TestStartsAtOnce(t *testing.T) {
 
 // No more descriptors or terminals is a reason of its own, and leaves nothing.
 func TestNoResources(t *testing.T) {
-	l := newLocal(t, nil)
+	l := newLocal(t, &execenv.LocalOptions{Cgroup: execenv.NoCgroup}) // which are kept, with descriptors
 	if err := l.Command(t.Context(), sh("true")).Run(); err != nil {
 		t.Fatal(err)
 	}

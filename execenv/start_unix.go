@@ -28,7 +28,7 @@ type launch struct {
 
 // start starts the process, in group if that is not nil and can be used. The
 // error is the operating system's.
-func (l *launch) start(files [3]*os.File, group *cgroup) (*child, error) {
+func (l *launch) start(files []*os.File, group *cgroup) (*child, error) {
 	attr := &syscall.ProcAttr{
 		Dir: l.dir,
 		Env: l.env,
@@ -85,12 +85,17 @@ func lookPath(name, path string) (string, error) {
 // The kernel has one number for a missing directory, program and interpreter.
 func explain(err error, path, dir string) error {
 	var errno syscall.Errno
-	if !errors.As(err, &errno) || isReason(err) {
+	if !errors.As(err, &errno) {
 		return err
 	}
 	switch errno {
 	case syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM:
 		return because(ErrNoResources, err)
+	}
+	if isReason(err) {
+		return err
+	}
+	switch errno {
 	case syscall.E2BIG:
 		return because(terminal.ErrTooLarge, err)
 	case syscall.ETXTBSY:

@@ -206,6 +206,7 @@ var self = syscall.Getpid()
 type session struct {
 	*process
 	mark   string        // of the process; set by Start
+	place  int           // in Local.roll; guarded by Local.mu
 	looked chan struct{} // closed when look is through
 
 	stopMu sync.Mutex
@@ -436,7 +437,9 @@ func (l *Local) run(p *process) {
 	if l.since == 0 {
 		l.since = p.since
 	}
-	l.dog.tell("start", p)
+	if p.session != nil {
+		p.session.place = l.roll.add(p.child.pid)
+	}
 	l.background.Go(p.watch)
 }
 
@@ -445,7 +448,9 @@ func (l *Local) forget(p *process) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.live, p)
-	l.dog.tell("end", p)
+	if p.session != nil {
+		l.roll.drop(p.session.place)
+	}
 }
 
 // keep remembers survivors, to end them with the Local.

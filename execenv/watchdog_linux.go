@@ -1,5 +1,20 @@
 package execenv
 
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// nameless returns a file that has no name.
+func nameless() (*os.File, error) {
+	fd, err := unix.MemfdCreate("termbridge", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, os.NewSyscallError("memfd_create", err)
+	}
+	return os.NewFile(uintptr(fd), "memfd"), nil
+}
+
 // watchdogScript gets the mark and the directory of the cgroups. A look that
 // finds nobody may have missed one that was just forked, so three must. Who
 // cannot be ended must not keep it for ever.

@@ -4,10 +4,9 @@ package execenv
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"strconv"
-
-	"golang.org/x/sys/unix"
 )
 
 // A watchdog ends the processes of a Local when the agent has died. It is a
@@ -16,28 +15,62 @@ import (
 // PR_SET_PDEATHSIG would follow the thread that started a process, and reach
 // no grandchild.
 //
-// It finds them by the mark; and by the groups that the agent names over the
-// pipe while their leaders are not reaped, for leaders that have no mark to
-// see.
+// It finds them by the mark; and by their groups, for leaders that have no mark
+// to see. Those stand in a file without a name, which the agent changes as it
+// starts and reaps leaders, and which nobody reads before the agent is dead.
 type watchdog struct {
 	child *child
 	pipe  *os.File
 	gone  chan struct{} // closed when it is reaped
 }
 
-// watchdogGroups is the part of the script that keeps the list until the agent
-// is dead, and then ends the groups.
+// watchdogGroups is the part of the script that waits for the agent's death and
+// then ends the groups.
 const watchdogGroups = `
 trap '' HUP INT QUIT TERM TSTP TTIN TTOU PIPE
-groups=' '
-while read -r what group; do
-	case $what in
-	start) groups="$groups$group " ;;
-	end) groups="${groups%% $group *} ${groups#* $group }" ;;
-	esac
-done
-for group in $groups; do kill -KILL "-$group"; done
+while read -r line; do :; done
+while read -r group; do
+	[ -z "$group" ] || kill -KILL "-$group"
+done <&3
 `
+
+// A roll is the list of the groups whose leaders are not reaped. A nil *roll
+// has none.
+type roll struct {
+	file  *os.File
+	size  int
+	spare []int
+}
+
+// rollLine is the length of a line, which holds a process id or blanks.
+const rollLine = 12
+
+// add enters a group, and returns its place.
+func (r *roll) add(pgid int) int {
+	if r == nil {
+		return 0
+	}
+	place := r.size
+	if n := len(r.spare); n > 0 {
+		place, r.spare = r.spare[n-1], r.spare[:n-1]
+	} else {
+		r.size++
+	}
+	r.set(place, strconv.Itoa(pgid))
+	return place
+}
+
+// drop takes a group out, before its number can be a stranger's.
+func (r *roll) drop(place int) {
+	if r != nil {
+		r.set(place, "")
+		r.spare = append(r.spare, place)
+	}
+}
+
+func (r *roll) set(place int, text string) {
+	r.file.WriteAt(fmt.Appendf(nil, "%-*s\n", rollLine-1, text), int64(place*rollLine))
+}
 
 // guard sees to it that the watchdog runs, and that cgroups were looked for.
 // Called with mu held.
@@ -58,13 +91,17 @@ func (l *Local) guard() error {
 		return nil // no shell on this machine: what cannot be guarded can still run
 	}
 	l.dog = dog
-	for p := range l.live {
-		l.dog.tell("start", p)
-	}
 	return err
 }
 
 func (l *Local) startWatchdog() (*watchdog, error) {
+	if l.roll == nil {
+		f, err := nameless()
+		if err != nil {
+			return nil, explain(err, "", "")
+		}
+		l.roll = &roll{file: f}
+	}
 	pr, pw, err := os.Pipe()
 	if err != nil {
 		return nil, explain(err, "", "")
@@ -87,7 +124,7 @@ func (l *Local) startWatchdog() (*watchdog, error) {
 		dir:     "/",
 		session: true, // what the terminal of the agent sends does not reach it
 	}
-	c, err := shell.start([3]*os.File{pr, null, null}, nil)
+	c, err := shell.start([]*os.File{pr, null, null, l.roll.file}, nil)
 	if err != nil {
 		pw.Close()
 		return nil, explain(err, shell.path, shell.dir)
@@ -101,26 +138,6 @@ func (l *Local) startWatchdog() (*watchdog, error) {
 	return w, nil
 }
 
-// tell tells that the group of p exists, or is about to be reaped. A watchdog
-// that does not listen might end a stranger's group later, so it must go.
-func (w *watchdog) tell(what string, p *process) {
-	if w == nil || p.session == nil {
-		return
-	}
-	line := what + " " + strconv.Itoa(p.child.pid) + "\n"
-	n := 0
-	raw, err := w.pipe.SyscallConn()
-	if err == nil {
-		raw.Write(func(fd uintptr) bool {
-			n, err = unix.Write(int(fd), []byte(line)) // never waits
-			return true
-		})
-	}
-	if err != nil || n != len(line) {
-		w.child.signal(os.Kill)
-	}
-}
-
 // dismiss ends the watchdog, when what it was to end has ended.
 func (w *watchdog) dismiss() {
 	if w == nil {
@@ -129,4 +146,10 @@ func (w *watchdog) dismiss() {
 	w.child.signal(os.Kill)
 	<-w.gone
 	w.pipe.Close()
+}
+
+func (r *roll) close() {
+	if r != nil {
+		r.file.Close()
+	}
 }
