@@ -46,11 +46,11 @@ func (s *State) present(k *command) {
 	if k.show == nil {
 		switch {
 		case k.route.client:
-			k.show = &clientPresenter{k: k}
+			k.show = &clientPresenter{k}
 		case c.terminal != nil:
 			c.terminal.used = true
 			c.terminal.live++
-			k.show = &displayPresenter{k: k}
+			k.show = &displayPresenter{k}
 		default:
 			k.show = &textPresenter{k: k}
 		}
@@ -59,6 +59,7 @@ func (s *State) present(k *command) {
 		c.card.Status = acp.ToolCallStatusInProgress
 		s.put(c, acp.SessionToolCallUpdate{Status: &c.card.Status})
 	}
+	show := k.show
 	ctx, cancel := context.WithCancel(context.Background())
 	k.hush = cancel
 	k.shown = make(chan struct{})
@@ -66,7 +67,7 @@ func (s *State) present(k *command) {
 	s.shows.Go(func() {
 		defer close(k.shown)
 		defer cancel()
-		k.show.follow(ctx)
+		show.follow(ctx)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.showing, k)

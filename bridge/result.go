@@ -67,6 +67,10 @@ func (s *State) result(k *command) (*Result, error) {
 	}
 	if err != nil {
 		err = fmt.Errorf("bridge: the output of %s: %w", info.ID, err)
+	} else if k.route.client && info.Outcome.Ended() && info.Outcome != terminal.StoppedByClient {
+		// The client has not shown all of it, or has not said that a command
+		// which was stopped has ended.
+		err = info.Err
 	}
 	return r, err
 }

@@ -201,7 +201,9 @@ func (s *State) showCreated(ctx context.Context, t terminal.Terminal) {
 		s.mu.Unlock()
 		return
 	}
-	k.show = &clientPresenter{k}
+	if k.show == nil {
+		k.show = &clientPresenter{k}
+	}
 	content, embeds := c.compose(false)
 	status := acp.ToolCallStatusInProgress
 	c.card.Status = status

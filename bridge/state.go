@@ -249,7 +249,6 @@ func (s *State) start(ctx context.Context, k *command) error {
 func (s *State) register(ctx context.Context, k *command, t terminal.Terminal) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k.term = t
 	id := t.Info().ID
 	switch _, err := s.ledger.Find(id); {
 	case err == nil:
@@ -261,6 +260,7 @@ func (s *State) register(ctx context.Context, k *command, t terminal.Terminal) e
 			return s.failure(ctx, err)
 		}
 	}
+	k.term = t
 	k.entry.Started(t)
 	s.commands[id] = k
 	if k.call != nil {

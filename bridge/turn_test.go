@@ -3,6 +3,7 @@ package bridge_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"strings"
 	"sync"
@@ -414,5 +415,25 @@ func TestConnectionDiesMidCommand(t *testing.T) {
 			w.Error("a turn of a dead client ran")
 		}
 		check(w, "lines sent to the dead", len(w.c.Lines())-lines, 0)
+	})
+}
+
+// A cancel and the answer to create may come at the same instant; whichever is
+// first, the command ends, its terminal is released and the card is final.
+func TestCancelAsCreateIsAnswered(t *testing.T) {
+	in(t, client, nil, func(w *world) {
+		w.c.Inject(fakeconn.Fault{Method: acp.ClientMethodTerminalCreate, Reply: true, Delay: time.Second})
+		for i := range 50 {
+			id := acp.ToolCallId(fmt.Sprint(i))
+			w.later(time.Second, w.s.Cancel)
+			w.must(acp.StopReasonCancelled, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
+				if _, err := t.ToolCall(card(id)).Exec(ctx, line("sleep 1h")); !errors.Is(err, context.Canceled) {
+					w.Errorf("Exec: %v", err)
+				}
+				return done, nil
+			})
+			check(w, "the status", w.c.Card(id).Status, acp.ToolCallStatusFailed)
+			check(w, "live in the client", len(live(w.c.Memterm().List())), 0)
+		}
 	})
 }
