@@ -15,6 +15,7 @@ import (
 type stream struct {
 	limit     int  // bytes asked of the client, and kept here
 	keepsHead bool // the client is known to drop the end, not the start
+	unsure    bool // its word on whether it truncated is not to be trusted
 
 	last    string // the end of the last snapshot, at most limit bytes
 	skipped int    // the bytes of that snapshot before last
@@ -31,6 +32,7 @@ const minOverlap = 32
 // follows: only then the replacement characters at its end are output. Before,
 // they may be the first bytes of a character that the client has not got whole.
 func (s *stream) next(snapshot string, truncated, final bool) string {
+	truncated = truncated || s.unsure && len(snapshot) >= s.limit
 	if !final {
 		for range 3 {
 			snapshot = strings.TrimSuffix(snapshot, "\uFFFD")

@@ -237,7 +237,7 @@ func (m *Manager) adopt(cmd terminal.Command, duty *ledger.Release, asked int) *
 		manager:   m,
 		duty:      duty,
 		output:    tail.New(m.limit(cmd)),
-		stream:    stream{limit: asked, keepsHead: m.options.Profile.KeepsHead},
+		stream:    stream{limit: asked, keepsHead: m.options.Profile.KeepsHead, unsure: m.options.Profile.TruncatedUnsure},
 		wake:      make(chan struct{}, 1),
 		refreshes: make(chan chan<- error),
 		stop:      make(chan struct{}),

@@ -28,6 +28,10 @@ type Profile struct {
 	// the limit, not the end that ACP asks for.
 	KeepsHead bool `json:"keepsHead,omitempty"`
 
+	// TruncatedUnsure says that truncated may be missing, or wrong, in an output
+	// that is just as long as the limit.
+	TruncatedUnsure bool `json:"truncatedUnsure,omitempty"`
+
 	// LosesTail says that what a command writes right before its exit may never
 	// be shown, so that no output of the client is known to be whole.
 	LosesTail bool `json:"losesTail,omitempty"`
@@ -316,13 +320,14 @@ func DefaultProfiles() Profiles {
 			},
 		}},
 		{Name: "obsidian-agent-client", Profile: Profile{
-			Signals: SignalNames,
+			TruncatedUnsure: true,
+			Signals:         SignalNames,
 			Deviations: []string{
 				"runs a login shell",
 				"a kill is one SIGTERM for the shell",
 				"input is an open pipe: cat waits for ever",
 				"cuts inside a character, and then goes over the limit",
-				"truncated is set at exactly the limit; a limit of 0 is none",
+				"a limit of 0 is none",
 				"a released terminal answers for 30 s",
 				"exit is reported before the output is read to its end",
 			},
@@ -351,8 +356,9 @@ func DefaultProfiles() Profiles {
 			},
 		}},
 		{Name: "toad", Profile: Profile{
-			CompleteAtExit: true, // it reads to the end, then waits for the process
-			Signals:        SignalCodes,
+			CompleteAtExit:  true, // it reads to the end, then waits for the process
+			TruncatedUnsure: true,
+			Signals:         SignalCodes,
 			Deviations: []string{
 				"drops args if command has a space",
 				"a start that fails, as in a missing directory, is exit 0 without an exitStatus",

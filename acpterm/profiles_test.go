@@ -120,6 +120,9 @@ func table(ps acpterm.Profiles) string {
 		if p.KeepsHead {
 			keeps = "the start"
 		}
+		if p.TruncatedUnsure {
+			keeps += ", and does not surely say so"
+		}
 		signals := p.Signals
 		if signals == acpterm.SignalsUnknown {
 			signals = "unknown"
@@ -253,6 +256,34 @@ func TestAClientThatLosesTheTail(t *testing.T) {
 		o, err := term.ReadOutput(t.Context(), 0, 0)
 		if want := "whole\n" + terminal.GapMark; err != nil || o.Text != want {
 			t.Errorf("the output is %q, %v; want %q", o.Text, err, want)
+		}
+	})
+}
+
+func TestAClientWhoseTruncatedIsWrong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := fakeconn.New(nil)
+		defer c.Close()
+		id, err := c.NewSession(t.Context(), "/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Inject(fakeconn.Fault{Method: acp.ClientMethodTerminalOutput, Reply: true,
+			Result: json.RawMessage(`{"output": "12345", "truncated": false, "exitStatus": {"exitCode": 0}}`)})
+		for _, unsure := range []bool{false, true} {
+			m := acpterm.New(c.Conn(), id, &acpterm.Options{OutputLimit: 5, Profile: acpterm.Profile{TruncatedUnsure: unsure}})
+			defer m.Close()
+			term, err := m.Start(t.Context(), terminal.Command{Line: "true"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := terminal.Wait(t.Context(), term); err != nil {
+				t.Fatal(err)
+			}
+			o, err := term.ReadOutput(t.Context(), 0, 0)
+			if lost := o.Truncated; err != nil || lost != unsure {
+				t.Errorf("unsure %v: the output is %q, truncated %v (%v)", unsure, o.Text, lost, err)
+			}
 		}
 	})
 }

@@ -79,6 +79,11 @@ func (f Form) words(cmd terminal.Command) (command string, args []string) {
 		words = []string{cmd.Shell, "-c", cmd.Line}
 	}
 	line := cmd.Line
+	if strings.ContainsAny(line, "#\n") {
+		// Some clients put the line into ( ), of which a comment, or the end of a
+		// here-document, would swallow the ")".
+		line += "\n"
+	}
 	if words != nil {
 		line = "exec " + quote(words) // exec, so that a kill reaches the program
 	}

@@ -376,7 +376,11 @@ func (w *watch) verdict() (terminal.Outcome, terminal.Exit, error) {
 		return terminal.Unknown, terminal.Exit{}, errors.Join(how, outErr)
 	case w.reason != "":
 		if !w.exited {
-			outErr = errors.Join(said(acp.ClientMethodTerminalKill, w.killErr), outErr)
+			killErr := w.killErr
+			if killErr == nil {
+				killErr = errNotSaid
+			}
+			outErr = errors.Join(said(acp.ClientMethodTerminalKill, killErr), outErr)
 		}
 		return w.reason, w.exit, outErr
 	case w.exited && w.exit.Success() && (w.disputed || w.unproven() && outErr == nil):
@@ -393,6 +397,10 @@ func (w *watch) verdict() (terminal.Outcome, terminal.Exit, error) {
 	}
 	return terminal.Failed, w.exit, errors.Join(waitErr, outErr)
 }
+
+// errNotSaid is why the end is not known of a command that the client has killed,
+// or says it has: some kill the shell that runs it only.
+var errNotSaid = errors.New("the client has not said that the command has ended")
 
 // unproven reports that nothing but the answer to terminal/wait_for_exit shows
 // that the command has ever run. Some clients answer it with 0 when they could
