@@ -78,8 +78,8 @@ type Options struct {
 	// Env is the environment of programs, under Command.Env.
 	Env map[string]string
 
-	// NewID returns the id of the next terminal, never the same twice. Nil
-	// counts: "mem-1", "mem-2", …
+	// NewID returns the id of the next terminal, never the same twice, without
+	// calling the Manager. Nil counts: "mem-1", "mem-2", …
 	NewID func() string
 
 	// Starting, if not nil, runs before each start, which fails with what it
@@ -124,6 +124,7 @@ func New(opts *Options) *Manager {
 	if opts != nil {
 		m.opts = *opts
 	}
+	m.opts.Programs = maps.Clone(m.opts.Programs)
 	if m.opts.Programs == nil {
 		m.opts.Programs = Standard()
 	}

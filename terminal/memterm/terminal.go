@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"slices"
@@ -325,8 +324,6 @@ func (w writer) Write(b []byte) (int, error) {
 	w.t.output(b)
 	return len(b), nil
 }
-
-var _ io.Writer = writer{}
 
 // output appends to the output, unless the processes are killed or the command
 // has ended.

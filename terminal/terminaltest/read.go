@@ -125,19 +125,19 @@ var readRule = rule{
 		{name: "runes in pieces", run: func(h *harness) {
 			t := h.start("bytes", "20ms", "é漢😀")
 			var cursor int64
-			var text string
+			var text strings.Builder
 			for {
 				out := h.read(t, cursor, bound)
-				text += out.Text
+				text.WriteString(out.Text)
 				if strings.ContainsRune(out.Text, utf8.RuneError) {
-					h.Fatalf("a rune was cut: %q", text)
+					h.Fatalf("a rune was cut: %q", text.String())
 				}
 				cursor = out.NextCursor
 				if out.EOF() {
 					break
 				}
 			}
-			h.checkText(text, "é漢😀", false)
+			h.checkText(text.String(), "é漢😀", false)
 		}},
 		{name: "bytes that are no text", run: func(h *harness) {
 			t := h.start("print", `a\xffb\xc3`)

@@ -61,7 +61,8 @@ type Config struct {
 
 	// Program returns the command that runs one of [Programs]; nil is the
 	// program's name and args as Args. It sets Args, which the cases may also
-	// join to a Line.
+	// join to a Line, and it may set TTY, to run the cases on terminals; those
+	// that need a terminal or a pipe see to it themselves.
 	Program func(name string, args ...string) terminal.Command
 
 	Input  bool // WriteInput works; without it Start refuses Command.Stdin with ErrNoInput
