@@ -19,6 +19,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -59,6 +60,10 @@ var buildAgent = sync.OnceValues(func() (path string, err error) {
 	}
 	return path, err
 })
+
+// nodePath is the Node that comes with the clients: acpx wants a newer one than
+// systems have.
+var nodePath = "node-linux-" + strings.Replace(runtime.GOARCH, "amd64", "x64", 1) + "/bin/node"
 
 // installed returns the path of a file that npm has installed. Without it the
 // test is skipped, or fails where the real clients are a must.
@@ -152,6 +157,7 @@ type ending struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
+	installed(t, nodePath) // or there is no need to build
 	path, err := buildAgent()
 	if err != nil {
 		t.Fatal(err)
@@ -193,7 +199,7 @@ func home(t *testing.T) string {
 func (r *rig) start(args ...string) {
 	r.Helper()
 	r.process = r.local.Command(context.Background(), execenv.Spec{
-		Path: installed(r.T, ".bin/node"), Args: args, Dir: r.dir, Env: r.env,
+		Path: installed(r.T, nodePath), Args: args, Dir: r.dir, Env: r.env,
 		Stderr: writerFunc(r.keepStderr), Group: true,
 	})
 	stdin, err1 := r.process.StdinPipe()
