@@ -71,8 +71,14 @@ const (
 // run runs a test in fake time, against a client that judges the wire.
 func run(t *testing.T, o *acpterm.Options, test func(f *fixture)) {
 	t.Helper()
+	runWith(t, o, &fakeconn.Options{}, test)
+}
+
+func runWith(t *testing.T, o *acpterm.Options, client *fakeconn.Options, test func(f *fixture)) {
+	t.Helper()
+	client.Programs = programs
 	synctest.Test(t, func(t *testing.T) {
-		f := &fixture{T: t, c: fakeconn.New(&fakeconn.Options{Programs: programs})}
+		f := &fixture{T: t, c: fakeconn.New(client)}
 		var err error
 		if f.session, err = f.c.NewSession(t.Context(), "/work"); err != nil {
 			t.Fatal(err)
@@ -311,8 +317,10 @@ func TestTwoLiveTerminalsWithOneID(t *testing.T) {
 }
 
 func TestAnIDMayComeAgain(t *testing.T) {
-	// Even if its create overtakes the answer to the release.
-	run(t, nil, func(f *fixture) {
+	// Even if its create overtakes the answer to the release. The audit takes
+	// the two terminals for one.
+	allow := []fakeconn.Rule{fakeconn.RuleRelease, fakeconn.RuleReleased}
+	runWith(t, nil, &fakeconn.Options{Allow: allow}, func(f *fixture) {
 		f.c.Inject(fakeconn.Fault{Method: release, Reply: true, N: 1, Delay: time.Second})
 		id := ""
 		f.c.Inject(fakeconn.Fault{Method: create, Reply: true, Edit: func(raw string) string {
@@ -788,10 +796,16 @@ func TestOneReadAtATime(t *testing.T) {
 	// Whatever many readers do: some clients empty their buffer by a read, or
 	// answer only when there is something.
 	run(t, nil, func(f *fixture) {
-		open := 0
-		most := 0
+		var mu sync.Mutex
+		var open, most int // guarded by mu
 		count := func(d int) func(fakeconn.Line) bool {
-			return func(fakeconn.Line) bool { open += d; most = max(most, open); return false }
+			return func(fakeconn.Line) bool {
+				mu.Lock()
+				defer mu.Unlock()
+				open += d
+				most = max(most, open)
+				return false
+			}
 		}
 		f.c.Inject(fakeconn.Fault{Method: output, Match: count(+1)})
 		f.c.Inject(fakeconn.Fault{Method: output, Reply: true, Match: count(-1)})
@@ -803,6 +817,8 @@ func TestOneReadAtATime(t *testing.T) {
 		}
 		readers.Wait()
 		f.end(term)
+		mu.Lock()
+		defer mu.Unlock()
 		if most != 1 {
 			f.Errorf("%d reads at a time", most)
 		}
@@ -905,7 +921,7 @@ func TestTheClientStopsReading(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds of real time")
 	}
-	c := fakeconn.New(&fakeconn.Options{Allow: []fakeconn.Rule{fakeconn.RuleRelease}})
+	c := fakeconn.New(&fakeconn.Options{Programs: programs, Allow: []fakeconn.Rule{fakeconn.RuleRelease}})
 	session, err := c.NewSession(t.Context(), "/")
 	if err != nil {
 		t.Fatal(err)
