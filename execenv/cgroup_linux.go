@@ -196,13 +196,16 @@ func (g *cgroup) enter(attr *syscall.SysProcAttr) bool {
 	return true
 }
 
-// mayRefuse reports whether err may be the cgroup's, not the program's: a
-// system call filter, a cgroup that is not ours after all, or has threads.
-func mayRefuse(err error) bool {
+// mayHave reports whether err may be the cgroup's, not the program's: a system
+// call filter, a cgroup that is not ours after all, has threads, or is gone.
+func (g *cgroup) mayHave(err error) bool {
 	switch {
 	case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EINVAL), errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES),
 		errors.Is(err, unix.EBUSY), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENODEV):
 		return true
+	case errors.Is(err, unix.ENOENT):
+		_, err := os.Stat(g.dir)
+		return err != nil
 	}
 	return false
 }

@@ -32,7 +32,7 @@ func startChild(path string, argv []string, attr *syscall.ProcAttr, group *cgrou
 			c := newChild(pid, pidfd)
 			c.group = group
 			return c, nil
-		case !mayRefuse(err):
+		case !group.mayHave(err):
 			return nil, err
 		}
 		pidfd = -1

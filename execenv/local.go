@@ -38,7 +38,8 @@ import (
 // cgroup only. The processes of other users (sudo) can be named but not ended.
 // When a process exits whose controlling terminal is its own (TTY.Input), the
 // kernel sends SIGHUP to what it left in the foreground. Signals that the agent
-// ignores, its processes ignore as well.
+// ignores, its processes ignore as well. A start marks all descriptors of the
+// agent above 2 as close-on-exec, whoever opened them.
 type Local struct {
 	opts LocalOptions
 	mark string // unique; see markName

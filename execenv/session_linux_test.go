@@ -321,7 +321,13 @@ func TestSurvivorsMayWriteOn(t *testing.T) {
 		if !errors.Is(r.err, os.ErrClosed) {
 			t.Errorf("Read after Wait: %v", r.err)
 		}
-		size := func() int64 { info, _ := os.Stat(file); return info.Size() }
+		size := func() int64 {
+			info, err := os.Stat(file)
+			if err != nil {
+				return 0
+			}
+			return info.Size()
+		}
 		n := size()
 		eventually(t, func() error { return errorf(size() > n+50, "it does not write any more") })
 	}
@@ -772,5 +778,92 @@ func TestNoResources(t *testing.T) {
 			after, _ := os.ReadDir("/proc/self/fd")
 			return errorf(len(after) == len(fds), "%d descriptors before, %d after", len(fds), len(after))
 		})
+	}
+}
+
+// The watchdog holds nothing of the agent, and is replaced if somebody ends it.
+func TestWatchdogItself(t *testing.T) {
+	l := newLocal(t, nil)
+	dog := func() string {
+		t.Helper()
+		start(t, l, sh("exit 0"))
+		pid := ""
+		for _, child := range children() {
+			line, _ := os.ReadFile("/proc/" + child + "/cmdline")
+			if bytes.Contains(line, []byte("termbridge-watchdog")) {
+				pid = child
+			}
+		}
+		if pid == "" {
+			t.Fatal("no watchdog")
+		}
+		return pid
+	}
+	first := dog()
+	if again := dog(); again != first {
+		t.Errorf("a second watchdog: %s and %s", first, again)
+	}
+	var files []string
+	fds, _ := os.ReadDir("/proc/" + first + "/fd")
+	for _, fd := range fds {
+		link, _ := os.Readlink("/proc/" + first + "/fd/" + fd.Name())
+		files = append(files, regexp.MustCompile(`:.*`).ReplaceAllString(fd.Name()+" "+link, ""))
+	}
+	if want := []string{"0 pipe", "1 /dev/null", "2 /dev/null", "3 /memfd"}; !slices.Equal(files, want) {
+		t.Errorf("it holds %q, want %q", files, want)
+	}
+	if env, _ := os.ReadFile("/proc/" + first + "/environ"); !bytes.HasPrefix(env, []byte("PATH=")) || bytes.Count(env, []byte{0}) != 1 {
+		t.Errorf("its environment: %q", env)
+	}
+	if dir, _ := os.Readlink("/proc/" + first + "/cwd"); dir != "/" {
+		t.Errorf("it keeps %s busy", dir)
+	}
+	pid, _ := strconv.Atoi(first)
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error { return errorf(!slices.Contains(children(), first), "not reaped") })
+	if second := dog(); second == first {
+		t.Error("no new one")
+	}
+}
+
+// A cgroup is a help, not a condition.
+func TestCgroups(t *testing.T) {
+	for _, dir := range []string{t.TempDir(), "/no/such/directory", "/proc"} {
+		if out, err := newLocal(t, &execenv.LocalOptions{Cgroup: dir}).Command(t.Context(), sh("echo hi")).Output(); string(out) != "hi\n" || err != nil {
+			t.Errorf("%s: got %q, %v", dir, out, err)
+		}
+	}
+	if !hasCgroups(t) {
+		t.Skip("no cgroup can be had here")
+	}
+	l := execenv.NewLocal(nil)
+	group := func() string {
+		r := start(t, l, sh("cat /proc/self/cgroup"))
+		_, path, _ := strings.Cut(r.rest(t), "0::")
+		r.Wait()
+		r.Survivors() // the watcher has looked
+		return filepath.Join("/sys/fs/cgroup/unified", strings.TrimSpace(path))
+	}
+	first := group()
+	if _, err := os.Stat(first); err != nil {
+		t.Skipf("not mounted where this test expects it: %v", err)
+	}
+	if again := group(); again != first {
+		t.Errorf("not used again: %s, then %s", first, again)
+	}
+	// Somebody removes it.
+	if err := os.Remove(first); err != nil {
+		t.Fatal(err)
+	}
+	if got := group(); strings.Contains(got, "termbridge") {
+		t.Errorf("got %s, want the agent's own", got)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Dir(first)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("after Close: %v", err)
 	}
 }
