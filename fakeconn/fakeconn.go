@@ -312,11 +312,14 @@ func (c *Client) CloseSession(ctx context.Context, id acp.SessionId) error {
 	return err
 }
 
+// syncMethod is a method that no agent has.
+const syncMethod = "_fakeconn/sync"
+
 // Sync returns once the client has handled every update that the agent sent
 // before. Prompt and CloseSession do as much by themselves.
 func (c *Client) Sync(ctx context.Context) error {
 	// The SDK hands out a reply only after the notifications that came before.
-	_, err := c.peer.CallExtension(ctx, "_fakeconn/sync", nil)
+	_, err := c.peer.CallExtension(ctx, syncMethod, nil)
 	if re, ok := errors.AsType[*acp.RequestError](err); ok && re.Code == acp.NewMethodNotFound("").Code {
 		return nil
 	}
