@@ -254,9 +254,9 @@ func synctestWorld(t *testing.T, k kind, o *bridge.Options, f func(w *world)) {
 
 // inMemory is an Options.Local without processes, whose ids are t1, t2, ….
 func inMemory(acp.SessionId) terminal.Manager {
-	n := 0
+	var n atomic.Int64
 	return memterm.New(&memterm.Options{
 		Programs: fakeconn.Programs(),
-		NewID:    func() string { n++; return fmt.Sprint("t", n) },
+		NewID:    func() string { return fmt.Sprint("t", n.Add(1)) },
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -239,13 +240,13 @@ func TestEndWhileCreateIsInFlight(t *testing.T) {
 // A client that gives out one id again and again is served like any other, as
 // long as only one terminal has it at a time.
 func TestClientUsesAnIDAgain(t *testing.T) {
-	ids := 0
-	o := fakeconn.Options{Memterm: &memterm.Options{NewID: func() string { ids++; return fmt.Sprint("m", ids) }}}
+	var ids atomic.Int64
+	o := fakeconn.Options{Memterm: &memterm.Options{NewID: func() string { return fmt.Sprint("m", ids.Add(1)) }}}
 	in(t, kind{client: o}, nil, func(w *world) {
 		// Both sides of the wire agree on "term-1" for whatever is live.
 		rename := func(raw string) string { return reID.ReplaceAllString(raw, `"terminalId":"term-1"`) }
 		w.c.Inject(fakeconn.Fault{Method: acp.ClientMethodTerminalCreate, Reply: true, Edit: rename})
-		back := func(raw string) string { return strings.ReplaceAll(raw, `"term-1"`, fmt.Sprintf(`"m%d"`, ids)) }
+		back := func(raw string) string { return strings.ReplaceAll(raw, `"term-1"`, fmt.Sprintf(`"m%d"`, ids.Load())) }
 		for _, m := range []string{acp.ClientMethodSessionUpdate, acp.ClientMethodTerminalOutput, acp.ClientMethodTerminalWaitForExit, acp.ClientMethodTerminalKill, acp.ClientMethodTerminalRelease} {
 			w.c.Inject(fakeconn.Fault{Method: m, Edit: back})
 		}
