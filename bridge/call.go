@@ -32,6 +32,8 @@ type Call struct {
 	rawOutput any                       // for the final update
 	terminal  *displayTerminal          // that the card embeds; nil if none
 	commands  []*command                // in the order of their starts
+	questions []*question               // that wait for an answer of the user
+	denied    error                     // why the last Permit failed
 	failed    bool                      // a command failed, or could not be started
 	last      time.Time                 // of its last update
 	beat      *update                   // the last keep-alive
@@ -122,9 +124,7 @@ func (c *Call) update(u acp.SessionToolCallUpdate) (*update, error) {
 	}
 	merge(&c.card, u)
 	if !c.sent {
-		// A display terminal must be there from the start: this card may need one.
-		r, err := s.b.route(terminal.Command{})
-		return c.open(c.card.Kind == acp.ToolKindExecute && err == nil && !r.client, s.cwd)
+		return c.openAny()
 	}
 	if !replaced && u.Kind == nil && u.Locations == nil && u.RawInput == nil && u.Status == nil && u.Title == nil && u.Meta == nil {
 		return nil, nil
@@ -195,6 +195,14 @@ func (c *Call) open(display bool, cwd string) (*update, error) {
 	return c.s.b.wire.put(n), nil
 }
 
+// openAny sends the card before it is known what it will run, if anything: a
+// display terminal must be there from the start, and this card may need one.
+// Called with mu held.
+func (c *Call) openAny() (*update, error) {
+	r, err := c.s.b.route(terminal.Command{})
+	return c.open(c.card.Kind == acp.ToolKindExecute && err == nil && !r.client, c.s.cwd)
+}
+
 // begin makes a place for a command, and shows the card if it is not shown yet.
 // The ctx that it returns ends with the given one, the Call and the turn. After
 // an error of begin nothing is left of the command, else leave must be called.
@@ -238,7 +246,7 @@ func (c *Call) begin(ctx context.Context, cmd terminal.Command, background bool)
 	}
 	ctx, k.cancel = context.WithCancelCause(ctx)
 	c.commands = append(c.commands, k)
-	c.turn.busy++
+	c.turn.enter()
 	return ctx, k, nil
 }
 
@@ -251,10 +259,7 @@ func (c *Call) leave(k *command) {
 	if k.term == nil {
 		c.failed = true
 	}
-	c.turn.busy--
-	if c.turn.busy == 0 && c.turn.idle != nil {
-		close(c.turn.idle)
-	}
+	c.turn.leave()
 }
 
 // Exec runs a command and returns when it has ended. How it ended is a value:
@@ -366,6 +371,10 @@ func (c *Call) end(words string, err error, bound time.Duration) End {
 		return c.result
 	}
 	c.ending = true
+	if len(c.questions) > 0 {
+		c.failed = true // the user has not allowed it
+		c.dismiss(errAdopted)
+	}
 	for _, k := range c.commands {
 		if k.cancel != nil && k.term == nil {
 			c.failed = true // it has not started, and will not
@@ -506,6 +515,9 @@ func (c *Call) finalContent(words string, err error) []acp.ToolCallContent {
 		return append(slices.Clone(c.content), acp.ToolContent(acp.TextBlock(words)))
 	}
 	content, _ := c.compose(true)
+	if err == nil {
+		err = c.denied
+	}
 	if err != nil {
 		content = append(content, acp.ToolContent(acp.TextBlock(reason(err))))
 	}

@@ -34,6 +34,7 @@ type State struct {
 	commands map[string]*command      // by id, those that the ledger has
 	showing  map[*command]bool        // those with a goroutine in shows
 	clients  map[string]*command      // by the client's id, from create to release
+	allowed  map[string]bool          // keys that the user has allowed always
 	early    time.Time                // a turn that begins before this is cancelled
 	excess   time.Time                // a cancel before this belongs to a turn that is over
 	closed   bool
@@ -48,6 +49,7 @@ func newState(b *Bridge, id acp.SessionId, cwd string) *State {
 		commands: make(map[string]*command),
 		showing:  make(map[*command]bool),
 		clients:  make(map[string]*command),
+		allowed:  make(map[string]bool),
 	}
 	s.ledger.Limit(b.opts.MaxTerminals)
 	s.client = acpterm.New(gate{b.conn, s}, id, &acpterm.Options{

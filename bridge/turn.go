@@ -142,6 +142,7 @@ func (t *Turn) halt(cause error) {
 		if c.ending {
 			continue // its commands are the State's
 		}
+		c.dismiss(cause)
 		for _, k := range c.commands {
 			if k.cancel != nil {
 				k.cancel(cause)
@@ -163,6 +164,17 @@ func (t *Turn) halt(cause error) {
 		all.Go(func() { _, _ = k.term.Stop(ctx) })
 	}
 	all.Wait()
+}
+
+// enter notes that a method of a Call is under way, for which the answer of the
+// turn waits; leave that it has returned. Called with mu held.
+func (t *Turn) enter() { t.busy++ }
+
+func (t *Turn) leave() {
+	t.busy--
+	if t.busy == 0 && t.idle != nil {
+		close(t.idle)
+	}
 }
 
 // end settles the turn and maps its answer.

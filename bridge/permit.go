@@ -1,0 +1,220 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	acp "github.com/coder/acp-go-sdk"
+	"github.com/termbridge/termbridge/acpterm"
+)
+
+// ErrDenied is wrapped by the error of a [Call.Permit] that the user refused.
+var ErrDenied = errors.New("the user did not allow it")
+
+// A permitter is a connection that can ask the user.
+type permitter interface {
+	RequestPermission(context.Context, acp.RequestPermissionRequest) (acp.RequestPermissionResponse, error)
+}
+
+// The options that a user has; the ids mean nothing to the client.
+const (
+	allowOnce   acp.PermissionOptionId = "allow_once"
+	allowAlways acp.PermissionOptionId = "allow_always"
+	rejectOnce  acp.PermissionOptionId = "reject_once"
+)
+
+// answerGrace is how long a question that nobody waits for any more stays open
+// for the client to close it: "it MUST respond to all pending
+// session/request_permission requests with this Cancelled outcome" (ACP v1,
+// prompt turn, cancellation). Then the request is cancelled.
+const answerGrace = time.Second
+
+// Permit asks the user whether the command that the card shows may run, by
+// session/request_permission, and returns nil if it may. The user can allow it
+// once, allow it always, or reject it. Allowed always are, until the session
+// closes, all Calls that ask with the same key, which are not asked again; "" is
+// no key, and that option is not offered.
+//
+// A refusal is [ErrDenied]. Where nobody can be asked, since the connection or
+// the client does not know the method, the error is [errors.ErrUnsupported], and
+// it is the caller's to decide. When ctx, the turn or the Call ends first, the
+// error is the Cause, and the question is closed before the turn is answered.
+// After an error the final status of the Call is failed, and its card says why
+// unless End does. Permit starts nothing and holds nothing back: the caller runs
+// the command or does not.
+func (c *Call) Permit(ctx context.Context, key string) error {
+	q, err := c.ask(ctx, key)
+	if err != nil || q == nil {
+		return err
+	}
+	if q.shown != nil {
+		err = c.s.b.wire.wait(q.ctx, q.shown)
+	}
+	if err == nil {
+		err = q.put(c, key)
+	}
+	return c.asked(q, err)
+}
+
+// A question is a Permit under way.
+type question struct {
+	request acp.RequestPermissionRequest
+	shown   *update         // the card that it is about; nil if it is shown already
+	ctx     context.Context // of the wait for the answer
+	cancel  context.CancelCauseFunc
+}
+
+// ask prepares the question, nil if it need not be asked. If there is one,
+// asked must be called.
+func (c *Call) ask(ctx context.Context, key string) (*question, error) {
+	s := c.s
+	if ctx.Err() != nil {
+		return nil, s.failure(ctx, nil)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := c.usable(); err != nil {
+		return nil, err
+	}
+	if key != "" && s.allowed[key] {
+		return nil, nil
+	}
+	if !slices.ContainsFunc(c.commands, (*command).live) {
+		c.card.Status = acp.ToolCallStatusPending
+	}
+	q := &question{}
+	var err error
+	if c.sent {
+		q.shown = s.put(c, acp.SessionToolCallUpdate{Status: &c.card.Status})
+	} else {
+		q.shown, err = c.openAny()
+	}
+	if err == nil {
+		err = q.fill(c, key != "")
+	}
+	if err != nil {
+		c.failed = true
+		return nil, err
+	}
+	q.ctx, q.cancel = context.WithCancelCause(ctx)
+	c.questions = append(c.questions, q)
+	c.turn.enter()
+	return q, nil
+}
+
+// fill makes the request. It is no session/update, but what it says of the card
+// is bounded as if it were. Called with mu held.
+func (q *question) fill(c *Call, always bool) error {
+	u := &acp.SessionToolCallUpdate{ToolCallId: c.id, Status: new(c.card.Status), Locations: c.card.Locations, RawInput: c.card.RawInput}
+	if c.card.Title != "" {
+		u.Title = new(c.card.Title)
+	}
+	if c.card.Kind != "" {
+		u.Kind = new(c.card.Kind)
+	}
+	n, err := fit(acp.SessionNotification{SessionId: c.s.id, Update: acp.SessionUpdate{ToolCallUpdate: u}}, true)
+	if err != nil {
+		return err
+	}
+	u = n.Update.ToolCallUpdate
+	options := []acp.PermissionOption{
+		{OptionId: allowOnce, Kind: acp.PermissionOptionKindAllowOnce, Name: "Allow"},
+		{OptionId: allowAlways, Kind: acp.PermissionOptionKindAllowAlways, Name: "Always allow this in this session"},
+		{OptionId: rejectOnce, Kind: acp.PermissionOptionKindRejectOnce, Name: "Reject"},
+	}
+	if !always {
+		options = slices.Delete(options, 1, 2)
+	}
+	q.request = acp.RequestPermissionRequest{SessionId: c.s.id, Options: options, ToolCall: acp.ToolCallUpdate{
+		ToolCallId: c.id, Status: u.Status, Title: u.Title, Kind: u.Kind, Locations: u.Locations, RawInput: u.RawInput,
+	}}
+	return nil
+}
+
+// put asks, and returns what the answer means.
+func (q *question) put(c *Call, key string) error {
+	s := c.s
+	conn, ok := s.b.conn.(permitter)
+	if !ok {
+		return fmt.Errorf("bridge: the user cannot be asked: %w", errors.ErrUnsupported)
+	}
+	// The request outlives the wait: the client may be about to close it itself.
+	// A write to a client that does not read returns when the connection ends.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(q.ctx))
+	defer cancel()
+	var r acp.RequestPermissionResponse
+	var err error
+	answered := make(chan struct{}) // closed when r and err are valid
+	go func() {
+		defer close(answered)
+		r, err = conn.RequestPermission(ctx, q.request)
+	}()
+	select {
+	case <-answered:
+	case <-s.b.lost:
+	case <-q.ctx.Done():
+		timer := time.NewTimer(answerGrace)
+		defer timer.Stop()
+		select {
+		case <-answered:
+		case <-s.b.lost:
+		case <-timer.C:
+		}
+	}
+	if q.ctx.Err() != nil || s.b.gone() {
+		return s.failure(q.ctx, nil)
+	}
+	switch {
+	case err != nil:
+		if refusal, ok := errors.AsType[*acp.RequestError](err); ok && refusal.Code == codeMethodNotFound {
+			return fmt.Errorf("bridge: the user cannot be asked: %w: %w", errors.ErrUnsupported, err)
+		}
+		return fmt.Errorf("bridge: the user was not asked: %w", err)
+	case r.Outcome.Cancelled != nil:
+		// The session/cancel that this goes with may come a moment later.
+		_ = sleep(q.ctx, cancelWindow)
+		return s.failure(q.ctx, fmt.Errorf("bridge: the client closed the question: %w", context.Canceled))
+	case r.Outcome.Selected == nil:
+		return fmt.Errorf("bridge: %w: no outcome of a question", acpterm.ErrBadReply)
+	}
+	switch id := r.Outcome.Selected.OptionId; {
+	case id == allowAlways && key != "":
+		s.mu.Lock()
+		s.allowed[key] = true
+		s.mu.Unlock()
+	case id == allowOnce:
+	case id == rejectOnce:
+		return fmt.Errorf("bridge: %w", ErrDenied)
+	default:
+		return fmt.Errorf("bridge: %w: option %q, which there was not", acpterm.ErrBadReply, id)
+	}
+	return nil
+}
+
+// codeMethodNotFound is JSON-RPC's.
+const codeMethodNotFound = -32601
+
+// asked ends what ask has begun.
+func (c *Call) asked(q *question, err error) error {
+	s := c.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q.cancel(nil)
+	c.questions = slices.DeleteFunc(c.questions, func(o *question) bool { return o == q })
+	c.turn.leave()
+	if err != nil && !c.ending {
+		c.failed = true
+		c.denied = err
+	}
+	return err
+}
+
+// dismiss ends the wait for every answer. Called with mu held.
+func (c *Call) dismiss(cause error) {
+	for _, q := range c.questions {
+		q.cancel(cause)
+	}
+}
