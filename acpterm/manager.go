@@ -465,6 +465,18 @@ func (m *Manager) makeRoom() {
 	}
 }
 
+// idleRate is about how many reads of outputs that nobody waits for are made in a
+// second: 40 at most, and starts come in clumps.
+const idleRate = 32
+
+// pace returns how far apart such reads of one terminal are at least, for idleRate
+// to hold over all of them.
+func (m *Manager) pace() time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return time.Duration(len(m.live)) * time.Second / idleRate
+}
+
 // over is called when nothing more is to be done about t. One whose release is
 // not answered stays, for Close to report.
 func (m *Manager) over(t *term) {

@@ -749,8 +749,8 @@ func TestCloseStopsEverythingAtOnce(t *testing.T) {
 }
 
 func TestPolling(t *testing.T) {
-	// Little while nobody reads, often while somebody does and there is output,
-	// and at once when somebody begins.
+	// Less and less while nobody reads, often while somebody does and there is
+	// output, and at once when somebody begins.
 	run(t, nil, func(f *fixture) {
 		line := "parts '' 605s 'line 0' 10s "
 		for i := 1; i <= 30; i++ {
@@ -758,7 +758,7 @@ func TestPolling(t *testing.T) {
 		}
 		term := f.start(line + "'' 1h")
 		time.Sleep(610 * time.Second)
-		f.count(output, 20)
+		f.count(output, 8+19) // after 0.1, 0.3, 0.7, … 25.5 s, and then every 30 s
 		start := time.Now()
 		out, err := term.ReadOutput(f.Context(), 0, time.Hour)
 		if err != nil || out.Text != "line 0" {
@@ -783,13 +783,81 @@ func TestPolling(t *testing.T) {
 		if n := f.c.Count(output) - before; n < 55 || n > 70 {
 			f.Errorf("%d reads in a quiet minute", n)
 		}
-		time.Sleep(10 * time.Second)
+		time.Sleep(time.Minute)
 		before = f.c.Count(output)
 		time.Sleep(10 * time.Minute)
 		if n := f.c.Count(output) - before; n != 20 {
 			f.Errorf("%d reads in ten minutes that nobody read", n)
 		}
 	})
+}
+
+func TestAnEndThatOnlyTheOutputTells(t *testing.T) {
+	// The client never answers terminal/wait_for_exit, and nobody reads: the end
+	// is seen after about the time that the command ran.
+	for _, d := range []time.Duration{50 * time.Millisecond, time.Second, 10 * time.Second, 10 * time.Minute} {
+		run(t, nil, func(f *fixture) {
+			f.c.Inject(fakeconn.Fault{Method: wait, Drop: true})
+			start := time.Now()
+			info := f.end(f.start(fmt.Sprintf("parts '' %v end", d)))
+			if info.Outcome != terminal.Exited || info.Exit.Code == nil {
+				f.Errorf("%v: %v, %v, %v", d, info.Outcome, info.Exit, info.Err)
+			}
+			f.within(start, d+min(d, terminal.PollIdle)+300*time.Millisecond, fmt.Sprint("a command of ", d))
+		})
+	}
+}
+
+func TestManyThatNobodyReads(t *testing.T) {
+	// However many run, their outputs are read at most 40 times a second in all.
+	const n = 1000
+	runWith(t, &acpterm.Options{MaxTerminals: n}, &fakeconn.Options{Keep: -1, Memterm: &memterm.Options{MaxTerminals: n}}, func(f *fixture) {
+		reads := f.c.Inject(fakeconn.Fault{Method: output, Reply: true, Edit: func(raw string) string { return raw }})
+		for range n {
+			f.start("sleep 1h")
+		}
+		last := 0
+		for i := range 30 {
+			time.Sleep(10 * time.Second)
+			hits := reads.Hits()
+			if hits-last > 10*40 {
+				f.Errorf("%d reads in the ten seconds from %ds on", hits-last, 10*i)
+			}
+			last = hits
+		}
+		if last < n {
+			f.Errorf("%d reads of %d outputs in five minutes", last, n)
+		}
+	})
+}
+
+func TestAStopWhileTheLastOutputIsRead(t *testing.T) {
+	// The client does not answer, and whoever stops a command that has ended has
+	// no more patience than with one that runs.
+	run(t, nil, func(f *fixture) {
+		term := f.start("parts text 10s ''")
+		f.c.Inject(fakeconn.Fault{Method: output, Drop: true})
+		time.Sleep(11 * time.Second)
+		start := time.Now()
+		info, err := term.Stop(f.Context())
+		if err != nil || info.Outcome != terminal.Exited || info.Err == nil {
+			f.Errorf("%v, %v, %v; %v", info.Outcome, info.Exit, info.Err, err)
+		}
+		f.within(start, terminal.SettleTimeout-terminal.ReleaseTimeout, "the stop")
+	})
+}
+
+func TestNoReadFollowsTheRelease(t *testing.T) {
+	// The kill is answered just when the output is to be read once more.
+	for range 50 {
+		run(t, nil, func(f *fixture) {
+			term := f.start("sleep 1h")
+			f.c.Inject(fakeconn.Fault{Method: kill, Reply: true, Delay: 3 * terminal.PollMin})
+			if _, err := term.Stop(f.Context()); err != nil {
+				f.Error(err)
+			}
+		})
+	}
 }
 
 func TestOneReadAtATime(t *testing.T) {

@@ -23,6 +23,10 @@ const (
 	// maxWaits bounds the terminal/wait_for_exit of one terminal.
 	maxWaits = 8
 
+	// endTimeout bounds what is done to end a command, so that SettleTimeout
+	// leaves time for its release.
+	endTimeout = terminal.SettleTimeout - terminal.ReleaseTimeout
+
 	// maxFailures is after how many reads that failed in a row the client is
 	// asked whether it still knows the terminal.
 	maxFailures = 3
@@ -64,10 +68,12 @@ type watch struct {
 	reason    terminal.Outcome // why we ended the command, or ""
 	complete  bool             // a snapshot was taken after the exit
 
-	waitErr, outErr, killErr error // of the last such request, nil if it was answered well
-	failures                 int   // reads that failed in a row
-	settling                 bool  // no more polling
-	whole                    bool  // the next answered read is the last one
+	waitErr, outErr, killErr error            // of the last such request, nil if it was answered well
+	failures                 int              // reads that failed in a row
+	settling                 bool             // no more polling
+	whole                    bool             // the next answered read is the last one
+	hurry                    <-chan time.Time // nil, or from a stop that comes while settling
+	hurried                  bool             // whoever stops waits no longer
 }
 
 // run watches the command, ends it when it must end, and releases its terminal.
@@ -79,10 +85,10 @@ func (t *term) run() {
 	w := &watch{
 		term: t, peer: t.manager.peer, ctx: ctx,
 		waits:    make(chan reply[acp.WaitForTerminalExitResponse], maxWaits),
-		poll:     time.NewTimer(terminal.PollIdle),
 		interval: terminal.PollMin,
 		stopping: t.stop,
 	}
+	w.poll = time.NewTimer(max(w.interval, w.manager.pace()))
 	defer w.poll.Stop()
 	if d := t.info.Command.Timeout; d > 0 {
 		timer := time.NewTimer(d)
@@ -139,7 +145,7 @@ func (w *watch) until(deadline time.Time, ready func() bool) {
 	}
 	for {
 		w.lost = w.lost || w.peer.lost()
-		if w.lost || w.expired || ready() {
+		if w.lost || w.expired || w.hurried || ready() {
 			return
 		}
 		select {
@@ -161,6 +167,11 @@ func (w *watch) until(deadline time.Time, ready func() bool) {
 			w.read()
 		case <-w.stopping:
 			w.stopping, w.stopped = nil, true
+			if w.settling {
+				w.hurry = time.After(endTimeout)
+			}
+		case <-w.hurry:
+			w.hurried = true
 		case <-w.timeout:
 			w.timeout, w.timedOut = nil, true
 		case <-w.doubt:
@@ -260,7 +271,7 @@ func (w *watch) snapshot(r reply[acp.TerminalOutputResponse]) {
 		w.askWait() // how?
 	}
 
-	if w.again {
+	if w.again && !w.stranger {
 		w.again = false
 		w.read()
 		return
@@ -284,19 +295,22 @@ func (w *watch) failed() {
 	}
 }
 
-// schedule sets when the output is read next.
+// schedule sets when the output is read next. While nobody reads it is read more
+// and more seldom: if the client never answers terminal/wait_for_exit, the end is
+// seen within about the time that the command ran.
 func (w *watch) schedule(grew bool) {
+	idle := !w.isRead() && w.doubt == nil && w.waitErr == nil && w.failures == 0 && !w.stopped && !w.timedOut
 	switch {
+	case idle:
+		w.interval = min(2*w.interval, terminal.PollIdle)
+		w.poll.Reset(max(w.interval, w.manager.pace()))
+		return
 	case grew:
 		w.interval = terminal.PollMin
 	default:
 		w.interval = min(2*w.interval, terminal.PollMax)
 	}
-	next := w.interval
-	if !w.isRead() && w.doubt == nil && w.waitErr == nil && w.failures == 0 && !w.stopped && !w.timedOut {
-		next = terminal.PollIdle
-	}
-	w.poll.Reset(next)
+	w.poll.Reset(w.interval)
 }
 
 // pollSoon makes the output be read at once, or as soon as it may be read again.
@@ -322,7 +336,9 @@ func (w *watch) readNow(deadline time.Time) {
 func (w *watch) lastOutput(deadline time.Time) {
 	confirm := !w.manager.options.Profile.CompleteAtExit
 	w.whole, w.settling = !confirm, true
-	if !w.complete || w.outErr != nil {
+	// A read that is under way may not even be sent: it must not follow the release.
+	w.until(deadline, func() bool { return w.out == nil })
+	if !w.complete || w.outErr != nil || w.out != nil {
 		w.readNow(deadline)
 	}
 	if confirm && w.out == nil {
@@ -333,9 +349,9 @@ func (w *watch) lastOutput(deadline time.Time) {
 }
 
 // end ends the command: it kills it, waits a little for how it ended, and reads
-// what there is. All of it takes what SettleTimeout leaves for the release.
+// what there is. All of it takes at most endTimeout.
 func (w *watch) end() {
-	deadline := time.Now().Add(terminal.SettleTimeout - terminal.ReleaseTimeout)
+	deadline := time.Now().Add(endTimeout)
 	w.killErr = errNoAnswer
 	w.kill = call(w.ctx, w.peer.conn.KillTerminal, acp.KillTerminalRequest{SessionId: w.peer.session, TerminalId: w.duty.ID})
 	w.pollSoon() // the end may show in the output only
