@@ -28,6 +28,7 @@ type Call struct {
 
 	card      acp.SessionUpdateToolCall // as the client has it, or will first get it
 	sent      bool                      // it was put on the wire
+	attached  bool                      // it is the agent's, who sends its start and its end
 	content   []acp.ToolCallContent     // the agent's own part of the content
 	rawOutput any                       // for the final update
 	terminal  *displayTerminal          // that the card embeds; nil if none
@@ -36,6 +37,7 @@ type Call struct {
 	denied    error                     // why the last Permit failed
 	failed    bool                      // a command failed, or could not be started
 	last      time.Time                 // of its last update
+	latest    *update                   // its last update; nil if there is none
 	beat      *update                   // the last keep-alive
 	ending    bool                      // End was called: the State owns the commands
 	over      bool                      // the final update was queued
@@ -50,6 +52,10 @@ type End struct {
 	Content   []acp.ToolCallContent
 	RawOutput any
 	Meta      map[string]any
+
+	// Sent reports that the client was told: always, but for an attached Call
+	// (see [Turn.Attach]) that its agent has ended.
+	Sent bool
 }
 
 // errAdopted ends the wait of an Exec whose Call has ended: the command goes on.
@@ -139,7 +145,8 @@ func (c *Call) update(u acp.SessionToolCallUpdate) (*update, error) {
 		return nil, err
 	}
 	c.last = time.Now()
-	return s.b.wire.put(n, embeds...), nil
+	c.latest = s.b.wire.put(n, embeds...)
+	return c.latest, nil
 }
 
 // merge applies u to a card, without content and rawOutput.
@@ -356,9 +363,12 @@ func (c *Call) StartBackground(ctx context.Context, cmd terminal.Command) (termi
 // card shows a terminal, content is omitted and the terminal stays. End sends
 // once: later calls return what the first did. It returns when the update is
 // written, and after [terminal.SettleTimeout] if the client does not read.
-func (c *Call) End(text string, err error) End { return c.end(text, err, terminal.SettleTimeout) }
+func (c *Call) End(text string, err error) End {
+	return c.end(text, err, terminal.SettleTimeout, false)
+}
 
-func (c *Call) end(words string, err error, bound time.Duration) End {
+// end is End with a bound. With orphaned nobody else sends the final update.
+func (c *Call) end(words string, err error, bound time.Duration, orphaned bool) End {
 	s := c.s
 	s.mu.Lock()
 	if c.dead != nil {
@@ -389,7 +399,7 @@ func (c *Call) end(words string, err error, bound time.Duration) End {
 	deadline := time.Now().Add(bound)
 	c.readOutputs(commands, deadline)
 	s.mu.Lock()
-	u := c.finish(words, err)
+	u := c.finish(words, err, !c.attached || orphaned && (c.latest != nil || len(c.commands) > 0))
 	s.mu.Unlock()
 	if u != nil {
 		s.b.wire.linger(time.Until(deadline), u)
@@ -448,9 +458,9 @@ func (c *Call) readReleased() {
 	}
 }
 
-// finish hands the commands to the State and queues the final update. Called
-// with mu held.
-func (c *Call) finish(words string, err error) *update {
+// finish hands the commands to the State and queues the final update, if it is to
+// be sent. It returns the last update. Called with mu held.
+func (c *Call) finish(words string, err error, send bool) *update {
 	s := c.s
 	c.over = true
 	status := acp.ToolCallStatusCompleted
@@ -501,11 +511,19 @@ func (c *Call) finish(words string, err error) *update {
 	if c.terminal != nil {
 		c.terminal.end(&u, c.id)
 	}
-	c.result = End{Status: status, Content: u.Content, RawOutput: u.RawOutput, Meta: u.Meta}
+	c.result = End{Status: status, Content: u.Content, RawOutput: u.RawOutput, Meta: u.Meta, Sent: send}
+	if !send {
+		if n, err := s.fitCard(c, u); err == nil {
+			c.result.Content, c.result.RawOutput = n.Update.ToolCallUpdate.Content, n.Update.ToolCallUpdate.RawOutput
+		} else {
+			c.result = End{Status: status}
+		}
+		return c.latest
+	}
 	if sent := s.put(c, u); sent != nil {
 		return sent
 	}
-	c.result = End{Status: status}
+	c.result = End{Status: status, Sent: true}
 	return s.put(c, acp.SessionToolCallUpdate{Status: &status})
 }
 

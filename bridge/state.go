@@ -129,11 +129,14 @@ func (s *State) prune() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, k := range known {
+		if k.live() {
+			continue // neither forgets it
+		}
 		e, err := s.ledger.Find(id)
-		if err == nil && !kept[id] && !k.live() {
+		if err == nil && !kept[id] {
 			e.Forget()
 		}
-		if err != nil || !kept[id] && !k.live() {
+		if err != nil || !kept[id] {
 			delete(s.commands, id)
 		}
 	}
@@ -204,14 +207,20 @@ func (s *State) Update(ctx context.Context, u acp.SessionUpdate) error {
 // put queues an update of a card, cut to fit a line; nil if it cannot be sent.
 // Called with mu held.
 func (s *State) put(c *Call, u acp.SessionToolCallUpdate, embeds ...string) *update {
-	u.ToolCallId = c.id
-	n, err := fit(acp.SessionNotification{SessionId: s.id, Update: acp.SessionUpdate{ToolCallUpdate: &u}}, true)
+	n, err := s.fitCard(c, u)
 	if err != nil {
 		s.b.opts.Logger.Warn("bridge: an update of a tool call cannot be sent", "toolCall", c.id, "err", err)
 		return nil
 	}
 	c.last = time.Now()
-	return s.b.wire.put(n, embeds...)
+	c.latest = s.b.wire.put(n, embeds...)
+	return c.latest
+}
+
+// fitCard returns an update of a card as it may be sent.
+func (s *State) fitCard(c *Call, u acp.SessionToolCallUpdate) (acp.SessionNotification, error) {
+	u.ToolCallId = c.id
+	return fit(acp.SessionNotification{SessionId: s.id, Update: acp.SessionUpdate{ToolCallUpdate: &u}}, true)
 }
 
 // enter gives the command of k a place. Called with mu held.

@@ -279,7 +279,7 @@ func (t *Turn) endCalls(unknown []string) {
 	}
 	var all sync.WaitGroup
 	for _, c := range calls {
-		all.Go(func() { c.end("", err, max(lastWords, time.Until(t.deadline))) })
+		all.Go(func() { c.end("", err, max(lastWords, time.Until(t.deadline)), true) })
 	}
 	all.Wait()
 }
@@ -289,13 +289,18 @@ func (t *Turn) endCalls(unknown []string) {
 // commands will be shown. On a turn that has ended, and for an id that an open
 // Call has or that is empty, the Call's methods fail.
 func (t *Turn) ToolCall(card acp.SessionUpdateToolCall) *Call {
+	switch card.Status {
+	case acp.ToolCallStatusCompleted, acp.ToolCallStatusFailed:
+		card.Status = "" // that is for End to say
+	}
+	return t.newCall(card)
+}
+
+// newCall enters a Call with this card, or one whose methods fail.
+func (t *Turn) newCall(card acp.SessionUpdateToolCall) *Call {
 	s := t.s
 	c := &Call{s: s, turn: t, id: card.ToolCallId, card: card, content: card.Content, rawOutput: card.RawOutput, ended: make(chan struct{})}
 	c.card.Content, c.card.RawOutput = nil, nil
-	switch c.card.Status {
-	case acp.ToolCallStatusCompleted, acp.ToolCallStatusFailed:
-		c.card.Status = "" // that is for End to say
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
