@@ -50,6 +50,17 @@ func (c *child) wait() terminal.Exit {
 	return exitOf(syscall.WaitStatus(info.Proc.P_xstat))
 }
 
+// exitOf returns the exit that a wait status tells.
+func exitOf(ws syscall.WaitStatus) (e terminal.Exit) {
+	switch {
+	case ws.Exited():
+		e.Code = new(ws.ExitStatus())
+	case ws.Signaled():
+		e.Signal = signalName(ws.Signal())
+	}
+	return e
+}
+
 // reap takes the exited process from the kernel; its process id is free then.
 func (c *child) reap() {
 	for {

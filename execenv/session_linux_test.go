@@ -291,7 +291,7 @@ func TestSurvivors(t *testing.T) {
 			})
 			t.Run("none", func(t *testing.T) {
 				r := start(t, newLocal(t, opts), sh("echo over"))
-				if got := r.Survivors(); got != nil && len(got) > 0 {
+				if got := r.Survivors(); len(got) > 0 {
 					t.Errorf("while it runs: %v", got)
 				}
 				wait(t, r.Exited(), "exit")

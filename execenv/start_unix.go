@@ -206,17 +206,6 @@ func signalGroup(pgid int, sig syscall.Signal) error {
 	return err
 }
 
-// exitOf returns the exit that a wait status tells.
-func exitOf(ws syscall.WaitStatus) (e terminal.Exit) {
-	switch {
-	case ws.Exited():
-		e.Code = new(ws.ExitStatus())
-	case ws.Signaled():
-		e.Signal = signalName(ws.Signal())
-	}
-	return e
-}
-
 func signalName(sig syscall.Signal) string {
 	if name := unix.SignalName(sig); name != "" {
 		return name
