@@ -57,6 +57,7 @@ func (f *fixture) background(s *acpterm.State, line, call string) string {
 	if err != nil {
 		f.Fatalf("StartBackground(%q): %v", line, err)
 	}
+	synctest.Wait() // until it has printed what it prints at once
 	return id
 }
 
@@ -432,6 +433,7 @@ func TestTwoStatesAndTwoSessions(t *testing.T) {
 			if err != nil {
 				f.Fatalf("%s: %v", text, err)
 			}
+			synctest.Wait()
 			return id
 		}
 		a, b, c := start(one, f.session, "a"), start(two, other, "b"), start(two, f.session, "c")
