@@ -41,7 +41,9 @@ type Call struct {
 	beat      *update                   // the last keep-alive
 	ending    bool                      // End was called: the State owns the commands
 	over      bool                      // the final update was queued
-	result    End                       // valid once ended is closed
+	words     string                    // what End was told, and why it failed
+	reason    string
+	result    End // valid once ended is closed
 }
 
 // End is what the last update of a tool call carried.
@@ -354,6 +356,21 @@ func (c *Call) StartBackground(ctx context.Context, cmd terminal.Command) (termi
 	return k.term, nil
 }
 
+// Terminals returns the commands of the Call that have started, in the order in
+// which it was asked for them: while Exec waits, too, so that a command can be
+// read, or named when End sends it to the background.
+func (c *Call) Terminals() []terminal.Terminal {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	var all []terminal.Terminal
+	for _, k := range c.commands {
+		if k.term != nil {
+			all = append(all, k.term)
+		}
+	}
+	return all
+}
+
 // End ends the tool call and sends its final status: failed if err is not nil,
 // if a command did not start, or if a command of Exec ended in any other way than
 // with exit code 0; else completed. A command that runs goes on in the
@@ -463,6 +480,9 @@ func (c *Call) readReleased() {
 func (c *Call) finish(words string, err error, send bool) *update {
 	s := c.s
 	c.over = true
+	if err == nil {
+		err = c.denied
+	}
 	status := acp.ToolCallStatusCompleted
 	if err != nil || c.failed {
 		status = acp.ToolCallStatusFailed
@@ -499,6 +519,7 @@ func (c *Call) finish(words string, err error, send bool) *update {
 		c.content = nil
 		_, _ = c.open(false, "")
 	}
+	c.words, c.reason = words, reason(err)
 	u := acp.SessionToolCallUpdate{Status: &status, RawOutput: c.rawOutput}
 	switch {
 	case !embedded:
@@ -533,9 +554,6 @@ func (c *Call) finalContent(words string, err error) []acp.ToolCallContent {
 		return append(slices.Clone(c.content), acp.ToolContent(acp.TextBlock(words)))
 	}
 	content, _ := c.compose(true)
-	if err == nil {
-		err = c.denied
-	}
 	if err != nil {
 		content = append(content, acp.ToolContent(acp.TextBlock(reason(err))))
 	}
@@ -548,6 +566,8 @@ func (c *Call) finalContent(words string, err error) []acp.ToolCallContent {
 // reason says to a person why a tool call failed.
 func reason(err error) string {
 	switch {
+	case err == nil:
+		return ""
 	case errors.Is(err, errTurnOver):
 		return "The turn ended before this did."
 	case errors.Is(err, context.Canceled):

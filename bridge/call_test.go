@@ -206,7 +206,11 @@ func TestPromotion(t *testing.T) {
 		var r *bridge.Result
 		w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
 			call := t.ToolCall(card("1"))
+			check(w, "terminals before", len(call.Terminals()), 0)
 			time.AfterFunc(2500*time.Millisecond, func() {
+				if ts := call.Terminals(); len(ts) != 1 || ts[0].Info().Outcome != terminal.Running {
+					w.Errorf("the terminals are %v", ts)
+				}
 				check(w, "the status", call.End("goes on", nil).Status, acp.ToolCallStatusCompleted)
 			})
 			var err error

@@ -101,10 +101,7 @@ func (p *displayPresenter) output(ctx context.Context) {
 			return
 		}
 		s.mu.Lock()
-		u := s.put(c, acp.SessionToolCallUpdate{Meta: map[string]any{"terminal_output": map[string]any{
-			"terminal_id": string(c.id),
-			"data":        c.terminal.crlf(&e, room),
-		}}})
+		u := s.put(c, *displayOutput(c.id, c.terminal.crlf(&e, room)))
 		s.mu.Unlock()
 		next = time.Now().Add(terminal.DisplayInterval)
 		if u == nil || s.b.wire.wait(ctx, u) != nil {
@@ -113,13 +110,17 @@ func (p *displayPresenter) output(ctx context.Context) {
 	}
 }
 
+// displayOutput appends data to the display terminal of a tool call.
+func displayOutput(id acp.ToolCallId, data string) *acp.SessionToolCallUpdate {
+	return &acp.SessionToolCallUpdate{ToolCallId: id, Meta: map[string]any{
+		"terminal_output": map[string]any{"terminal_id": string(id), "data": data},
+	}}
+}
+
 // room returns how many bytes of JSON of data fit an update.
 func (p *displayPresenter) room() int {
 	c := p.k.call
-	size, _ := lineSize(acp.SessionNotification{SessionId: c.s.id, Update: acp.SessionUpdate{ToolCallUpdate: &acp.SessionToolCallUpdate{
-		ToolCallId: c.id,
-		Meta:       map[string]any{"terminal_output": map[string]any{"terminal_id": string(c.id), "data": ""}},
-	}}})
+	size, _ := lineSize(acp.SessionNotification{SessionId: c.s.id, Update: acp.SessionUpdate{ToolCallUpdate: displayOutput(c.id, "")}})
 	return max(terminal.MaxUpdateLine-size, 256)
 }
 

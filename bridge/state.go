@@ -34,6 +34,7 @@ type State struct {
 	commands map[string]*command      // by id, those that the ledger has
 	showing  map[*command]bool        // those with a goroutine in shows
 	clients  map[string]*command      // by the client's id, from create to release
+	replayed int                      // updates of records
 	allowed  map[string]bool          // keys that the user has allowed always
 	early    time.Time                // a turn that begins before this is cancelled
 	excess   time.Time                // a cancel before this belongs to a turn that is over
@@ -303,8 +304,10 @@ func (s *State) busy() bool { return s.ledger.Busy() }
 
 // Close cancels the session's turns, stops every command with its whole tree,
 // releases what the client holds, and returns when all of that has settled,
-// bounded; what has not is listed in a [*terminal.LeakError]. Later calls return
-// the result of the first. Terminals stay readable.
+// bounded; what has not is listed in a [*terminal.LeakError]. It waits for the
+// functions of open turns to return, too, so that nothing of the session is sent
+// afterwards: do not call it in one. Later calls return the result of the first.
+// Terminals stay readable.
 func (s *State) Close() error { return s.close.do(s.shut) }
 
 func (s *State) shut() error {
@@ -329,9 +332,26 @@ func (s *State) shut() error {
 		both.Go(func() { errs[1] = local.Close() })
 	}
 	both.Wait()
+	s.endTurns(turns, max(lastWords, time.Until(deadline)))
 	s.endShows(max(lastWords, time.Until(deadline)))
 	s.b.forget(s)
 	return leaks(errs[:]...)
+}
+
+// endTurns waits until the turns are answered, for a client that is there and no
+// longer than d.
+func (s *State) endTurns(turns []*Turn, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	for _, t := range turns {
+		select {
+		case <-t.over:
+		case <-s.b.lost:
+			return
+		case <-timer.C:
+			return
+		}
+	}
 }
 
 // endShows waits until what is shown of ended commands is shown, for a client
