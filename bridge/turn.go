@@ -20,6 +20,7 @@ type Turn struct {
 	cancel context.CancelCauseFunc // ends the Turn; the first cause counts
 	done   <-chan struct{}         // closed when the Turn ends
 	halted chan struct{}           // closed when halt has stopped all that it can
+	over   chan struct{}           // closed when the last of its updates was sent and it is answered
 
 	// guarded by State.mu
 
@@ -58,7 +59,7 @@ const cancelWindow = 100 * time.Millisecond
 // Turns of one session may overlap.
 func (s *State) Turn(ctx context.Context, f func(context.Context, *Turn) (acp.PromptResponse, error)) (answer acp.PromptResponse, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	t := &Turn{s: s, cancel: cancel, done: ctx.Done(), halted: make(chan struct{})}
+	t := &Turn{s: s, cancel: cancel, done: ctx.Done(), halted: make(chan struct{}), over: make(chan struct{})}
 	if err := t.begin(); err != nil {
 		cancel(err)
 		return acp.PromptResponse{}, err
@@ -179,6 +180,7 @@ func (t *Turn) leave() {
 
 // end settles the turn and maps its answer.
 func (t *Turn) end(answer acp.PromptResponse, err error) (acp.PromptResponse, error) {
+	defer close(t.over)
 	t.cancel(errTurnOver)
 	<-t.halted
 	s := t.s

@@ -344,11 +344,13 @@ const cancelWindow = 200 * time.Millisecond
 func TestCloseSession(t *testing.T) {
 	each(t, func(w *world, k kind) {
 		closed := make(chan struct{})
+		sent := 0 // updates, when the close was answered
 		time.AfterFunc(2*time.Second, func() {
 			defer close(closed)
 			if err := w.c.CloseSession(context.Background(), w.id); err != nil {
 				w.Error(err)
 			}
+			sent = w.c.Count("session/update")
 		})
 		w.must(acp.StopReasonCancelled, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
 			call := t.ToolCall(card("server"))
@@ -358,9 +360,12 @@ func TestCloseSession(t *testing.T) {
 			if r == nil || err == nil {
 				w.Errorf("Exec: %v, %v", r, err)
 			}
+			time.Sleep(500 * time.Millisecond) // an agent that tidies up
 			return done, err
 		})
 		<-closed
+		time.Sleep(time.Second)
+		check(w, "updates after the close", w.c.Count("session/update")-sent, 0)
 		check(w, "live", len(live(w.local.List()))+len(live(w.c.Memterm().List())), 0)
 		if _, err := w.prompt(func(context.Context, *bridge.Turn) (acp.PromptResponse, error) { return done, nil }); err == nil {
 			w.Error("a closed session runs a turn")
