@@ -153,8 +153,14 @@ func (a *audit) turn(id acp.SessionId) *turns {
 	return t
 }
 
+// maxLine is the length of a line at which the SDK gives the connection up.
+const maxLine = 10 << 20
+
 // delivered looks at a line of the client's that reaches the agent.
 func (a *audit) delivered(l *Line) {
+	if len(l.Raw) >= maxLine {
+		return // an agent cannot read it
+	}
 	switch {
 	case l.Kind == Request && l.Method == acp.AgentMethodSessionPrompt:
 		t := a.turn(l.Session)
