@@ -48,6 +48,7 @@ type watch struct {
 
 	poll      *time.Timer
 	interval  time.Duration
+	idle      bool           // poll is of an output that nobody waits for, and has no turn yet
 	polled    time.Time      // when out was last sent
 	again     bool           // read once more as soon as out is answered
 	refreshed []chan<- error // wait for the read after that of out, if again is set
@@ -86,9 +87,10 @@ func (t *term) run() {
 		term: t, peer: t.manager.peer, ctx: ctx,
 		waits:    make(chan reply[acp.WaitForTerminalExitResponse], maxWaits),
 		interval: terminal.PollMin,
+		idle:     true,
 		stopping: t.stop,
 	}
-	w.poll = time.NewTimer(max(w.interval, w.manager.pace()))
+	w.poll = time.NewTimer(w.interval)
 	defer w.poll.Stop()
 	if d := t.info.Command.Timeout; d > 0 {
 		timer := time.NewTimer(d)
@@ -156,7 +158,16 @@ func (w *watch) until(deadline time.Time, ready func() bool) {
 		case r := <-w.kill:
 			w.kill, w.killErr = nil, r.err
 		case <-w.poll.C:
-			if !w.settling {
+			var turn time.Duration
+			if w.idle {
+				turn = w.manager.turn()
+				w.idle = false // it has its turn
+			}
+			switch {
+			case w.settling:
+			case turn > 0:
+				w.poll.Reset(turn)
+			default:
 				w.read()
 			}
 		case <-w.wake:
@@ -299,12 +310,10 @@ func (w *watch) failed() {
 // and more seldom: if the client never answers terminal/wait_for_exit, the end is
 // seen within about the time that the command ran.
 func (w *watch) schedule(grew bool) {
-	idle := !w.isRead() && w.doubt == nil && w.waitErr == nil && w.failures == 0 && !w.stopped && !w.timedOut
+	w.idle = !w.isRead() && w.doubt == nil && w.waitErr == nil && w.failures == 0 && !w.stopped && !w.timedOut
 	switch {
-	case idle:
+	case w.idle:
 		w.interval = min(2*w.interval, terminal.PollIdle)
-		w.poll.Reset(max(w.interval, w.manager.pace()))
-		return
 	case grew:
 		w.interval = terminal.PollMin
 	default:
@@ -315,6 +324,7 @@ func (w *watch) schedule(grew bool) {
 
 // pollSoon makes the output be read at once, or as soon as it may be read again.
 func (w *watch) pollSoon() {
+	w.idle = false
 	w.interval = terminal.PollMin / 2 // schedule doubles it
 	w.poll.Reset(max(0, time.Until(w.polled.Add(terminal.PollMin))))
 }
