@@ -42,6 +42,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/termbridge/termbridge/execenv"
@@ -206,6 +207,7 @@ func (m *Manager) start(ctx context.Context, cmd terminal.Command) (*term, error
 	case <-ctx.Done():
 		if m.abandon(t) {
 			err = context.Cause(ctx)
+			m.opts.Logger.Info("a command starts too late, and will be stopped", "command", cmd.String())
 		}
 	}
 	if err != nil {
@@ -234,6 +236,8 @@ func (m *Manager) launch(t *term) error {
 	err := t.start()
 	if err == nil {
 		t.info.ID = m.newID()
+	} else if errors.Is(err, syscall.E2BIG) { // all words together
+		err = fmt.Errorf("%w: %w", terminal.ErrTooLarge, err)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

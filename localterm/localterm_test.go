@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -335,6 +336,7 @@ func TestStartErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	word := strings.Repeat("x", terminal.MaxWord)
+	many := append([]string{"echo"}, slices.Repeat([]string{word[1:]}, 100)...)
 	for name, test := range map[string]struct {
 		cmd   terminal.Command
 		want  error
@@ -351,6 +353,7 @@ func TestStartErrors(t *testing.T) {
 		"environment":      {terminal.Command{Line: "pwd", Environment: "mars"}, terminal.ErrBadCommand, `"mars"`},
 		"line":             {terminal.Command{Line: word}, terminal.ErrTooLarge, strconv.Itoa(terminal.MaxWord - 1)},
 		"argument":         {terminal.Command{Args: []string{"echo", word}}, terminal.ErrTooLarge, "131072"},
+		"all words":        {terminal.Command{Args: many}, terminal.ErrTooLarge, "too long"},
 		"variable":         {terminal.Command{Line: "pwd", Env: map[string]string{"A": word[2:]}}, terminal.ErrTooLarge, "A="},
 		"missing dir, tty": {terminal.Command{Line: "pwd", Dir: dir + "/no", TTY: true, Stdin: true}, execenv.ErrNoDir, dir + "/no"},
 	} {
