@@ -38,12 +38,15 @@
 //
 // ACP v1 has no input, no resizing and no signals. It has no output stream
 // either: output is what successive snapshots of the client's buffer show.
-// What was lost between two of them is marked with [terminal.GapMark].
+// What was lost between two of them is marked with [terminal.GapMark]. A read
+// that does not wait, of an output that nobody has read for a while, asks the
+// client first, for a second at most.
 package acpterm
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"strconv"
@@ -75,6 +78,11 @@ var _ Conn = (*acp.AgentSideConnection)(nil)
 // what no honest client answers: no terminal id, or the id of a terminal that
 // still lives. Stubs do that.
 var ErrBadReply = errors.New("the client's reply makes no sense")
+
+// ErrStub is wrapped by the Info.Err of a command whose terminal is no terminal:
+// terminal/wait_for_exit says that it has ended, and not how, and terminal/output
+// shows nothing, no end either. It is an [ErrBadReply].
+var ErrStub = fmt.Errorf("%w: its terminals run nothing", ErrBadReply)
 
 // Options configure a Manager. The zero value is sensible.
 type Options struct {
@@ -110,6 +118,10 @@ type Options struct {
 	// clients. The zero Profile works with every client that was measured.
 	Profile Profile
 
+	// Pace is shared by the Managers of one connection, so that together they do
+	// not burden it while nobody reads; nil is one of the Manager's own.
+	Pace *Pace
+
 	// NewID makes the ids of terminals; each is used once. Nil counts.
 	NewID func() string
 
@@ -139,6 +151,9 @@ func New(conn Conn, sessionID acp.SessionId, options *Options) *Manager {
 	}
 	if o.Dir == "" {
 		o.Dir, _ = os.Getwd() // fails only if the directory is gone: then Start says what is missing
+	}
+	if o.Pace == nil {
+		o.Pace = new(Pace)
 	}
 	if o.NewID == nil {
 		var n atomic.Int64

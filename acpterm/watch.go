@@ -160,7 +160,7 @@ func (w *watch) until(deadline time.Time, ready func() bool) {
 		case <-w.poll.C:
 			var turn time.Duration
 			if w.idle {
-				turn = w.manager.turn()
+				turn = w.manager.options.Pace.turn()
 				w.idle = false // it has its turn
 			}
 			switch {
@@ -397,6 +397,8 @@ func (w *watch) verdict() (terminal.Outcome, terminal.Exit, error) {
 	switch {
 	case w.lost:
 		return terminal.ConnectionLost, w.exit, fmt.Errorf("acpterm: %w", terminal.ErrConnectionLost)
+	case w.reason == terminal.Unknown && !w.endedVoid && outErr == nil && w.Info().FirstOutput.IsZero():
+		return terminal.Unknown, terminal.Exit{}, fmt.Errorf("acpterm: %w", ErrStub)
 	case w.reason == terminal.Unknown:
 		how := fmt.Errorf("acpterm: %w: the command has ended, it says, and not how", ErrBadReply)
 		return terminal.Unknown, terminal.Exit{}, errors.Join(how, outErr)

@@ -328,6 +328,7 @@ func (c *Call) outcome(ctx context.Context, k *command) (*Result, error) {
 		}
 		return r, cause
 	}
+	s.b.judge(k.term) // before the caller can start the next command
 	// The reason for the outcome, or what of the output could not be read.
 	reason := k.term.Info().Err
 	switch {

@@ -165,10 +165,15 @@ func (g gate) ReleaseTerminal(ctx context.Context, p acp.ReleaseTerminalRequest)
 	s := g.s
 	s.mu.Lock()
 	k := s.clients[p.TerminalId]
+	var t terminal.Terminal
 	if k != nil {
 		k.released = true
+		t = k.term
 	}
 	s.mu.Unlock()
+	if t != nil {
+		s.b.judge(t)
+	}
 	if k != nil {
 		wait, cancel := context.WithTimeout(ctx, terminal.ReleaseTimeout/2)
 		s.b.wire.settle(wait, p.TerminalId)
@@ -184,6 +189,13 @@ func (g gate) ReleaseTerminal(ctx context.Context, p acp.ReleaseTerminalRequest)
 		}
 	}
 	return r, err
+}
+
+// judge asks the client for no more terminals if t, which has ended, was none.
+func (b *Bridge) judge(t terminal.Terminal) {
+	if err := t.Info().Err; errors.Is(err, acpterm.ErrStub) {
+		b.stopDelegating(err)
+	}
 }
 
 // showCreated shows a client's terminal in the card of its Call, before it can

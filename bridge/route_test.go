@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	acp "github.com/coder/acp-go-sdk"
@@ -149,6 +150,52 @@ func TestBadReply(t *testing.T) {
 			if err != nil || r.Presentation != bridge.PresentText {
 				w.Errorf("the next command: %+v, %v", r, err)
 			}
+		})
+	}
+}
+
+// A stub, whose terminals run nothing, fails its command, and the next one runs
+// here. How the command was run makes no difference.
+func TestStub(t *testing.T) {
+	ways := map[string]func(w *world) error{
+		"Exec": func(w *world) error {
+			r, _, err := w.run("1", line("echo x"))
+			check(w, "the outcome", r.Outcome, terminal.Unknown)
+			return err
+		},
+		"StartBackground": func(w *world) (err error) {
+			w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
+				call := t.ToolCall(card("1"))
+				x, startErr := call.StartBackground(ctx, line("echo x"))
+				call.End("", startErr)
+				<-x.Done()
+				err = x.Info().Err
+				return done, nil
+			})
+			return err
+		},
+		"a Manager": func(w *world) error {
+			x, err := w.s.Manager().Start(w.Context(), line("echo x"))
+			if err != nil {
+				return err
+			}
+			<-x.Done()
+			return x.Info().Err
+		},
+	}
+	for name, way := range ways {
+		t.Run(name, func(t *testing.T) {
+			in(t, kind{client: *fakeconn.Like("go-sdk-stub", nil)}, nil, func(w *world) {
+				if err := way(w); !errors.Is(err, acpterm.ErrStub) {
+					w.Errorf("the first command: %v", err)
+				}
+				check(w, "starts", w.starts("echo"), 0)
+				synctest.Wait()
+				r, _, err := w.run("2", line("echo x"))
+				if err != nil || r.Presentation != bridge.PresentText || r.Output != "x\n" {
+					w.Errorf("the next command: %+v, %v", r, err)
+				}
+			})
 		})
 	}
 }
