@@ -29,7 +29,6 @@ type Manager struct {
 	kept     []*term                // live and ended, in the order of their starts
 	creating map[*creation]struct{} // terminal/create without an answer
 	live     []*term                // not settled, kept or not
-	nextTurn time.Time              // of the next read that nobody waits for
 
 	starts   sync.WaitGroup // added to while closed is not set
 	closing  chan struct{}  // closed when closed is set
@@ -464,23 +463,6 @@ func (m *Manager) makeRoom() {
 			i++
 		}
 	}
-}
-
-// idleRate is how many reads of outputs that nobody waits for are made in a second
-// at most. It is above what 1,000 terminals need at one read in PollIdle each.
-const idleRate = 36
-
-// turn returns how long such a read has to wait for its turn.
-func (m *Manager) turn() time.Duration {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	now := time.Now()
-	if m.nextTurn.Before(now) {
-		m.nextTurn = now
-	}
-	wait := m.nextTurn.Sub(now)
-	m.nextTurn = m.nextTurn.Add(time.Second / idleRate)
-	return wait
 }
 
 // over is called when nothing more is to be done about t. One whose release is

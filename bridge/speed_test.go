@@ -70,6 +70,12 @@ func TestForegroundRoundTrips(t *testing.T) {
 
 // What a thousand live terminals in the client cost when nobody reads them.
 func TestAThousandTerminals(t *testing.T) {
+	for _, sessions := range []int{1, 20} {
+		t.Run(fmt.Sprintf("sessions=%d", sessions), func(t *testing.T) { thousand(t, sessions) })
+	}
+}
+
+func thousand(t *testing.T, sessions int) {
 	const n, watched = 1000, 2 * time.Minute
 	before := memory()
 	synctest.Test(t, func(t *testing.T) {
@@ -84,15 +90,11 @@ func TestAThousandTerminals(t *testing.T) {
 			return false
 		}})
 		b := bridge.New(c.Conn(), c.Init(), &bridge.Options{MaxTerminals: n, MaxBackground: n})
-		id, err := c.NewSession(t.Context(), "/work")
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := b.Session(id, "/work")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for range n {
+		for i := range n {
+			s, err := b.Session(acp.SessionId(fmt.Sprint("s", i%sessions)), "/work")
+			if err != nil {
+				t.Fatal(err)
+			}
 			if _, err := s.Manager().Start(t.Context(), terminal.Command{Args: []string{"lines", "1000", "10s"}}); err != nil {
 				t.Fatal(err)
 			}

@@ -59,6 +59,7 @@ func newState(b *Bridge, id acp.SessionId, cwd string) *State {
 		MaxTerminals: b.opts.MaxTerminals,
 		OutputLimit:  b.opts.ResultLimit,
 		Profile:      b.profile,
+		Pace:         &b.idle,
 		NewID:        b.opts.NewID,
 		Logger:       b.opts.Logger,
 	})
