@@ -792,6 +792,27 @@ func TestPolling(t *testing.T) {
 	})
 }
 
+func TestAReadThatDoesNotWait(t *testing.T) {
+	// Nobody has read for long: what the client shows by now is asked for, and
+	// waited for as long as a read may take.
+	run(t, nil, func(f *fixture) {
+		term := f.start("parts '' 128s news 1h")
+		time.Sleep(130 * time.Second)
+		out, err := term.ReadOutput(f.Context(), 0, 0)
+		if err != nil || out.Text != "news" {
+			f.Errorf("%+v, %v", out, err)
+		}
+		time.Sleep(time.Minute)
+		f.c.Inject(fakeconn.Fault{Method: output, Drop: true, N: 1})
+		start := time.Now()
+		out, err = term.ReadOutput(f.Context(), 0, 0)
+		if err != nil || out.Text != "news" {
+			f.Errorf("a client that does not answer: %+v, %v", out, err)
+		}
+		f.within(start, terminal.PollMax, "the read")
+	})
+}
+
 func TestAnEndThatOnlyTheOutputTells(t *testing.T) {
 	// The client never answers terminal/wait_for_exit, and nobody reads: the end
 	// is seen after about the time that the command ran.

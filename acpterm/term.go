@@ -59,6 +59,13 @@ func (t *term) ended() bool {
 }
 
 func (t *term) ReadOutput(ctx context.Context, cursor int64, wait time.Duration) (terminal.Output, error) {
+	if wait <= 0 && !t.isRead() {
+		// Nobody has read for a while, so what the client shows was asked for
+		// seldom, and there is where the output is.
+		fresh, cancel := context.WithTimeout(ctx, terminal.PollMax)
+		_ = t.refresh(fresh) // what is known serves, too
+		cancel()
+	}
 	t.reading(+1)
 	chunk, err := t.output.Wait(ctx, cursor, terminal.MaxText, wait)
 	t.reading(-1)
@@ -88,6 +95,8 @@ func (t *term) refresh(ctx context.Context) error {
 	case t.refreshes <- answer:
 	case <-t.done:
 		return nil // Info.Err says whether the last read failed
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 	select {
 	case err := <-answer:
