@@ -153,7 +153,7 @@ func (d *demo) play(ctx context.Context, s scene) (err error) {
 	alive, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
 	child := local.Command(alive, execenv.Spec{
-		Class: execenv.ClassUserHook, Path: exe, Env: env, Stderr: os.Stderr, Group: true,
+		Class: execenv.ClassUserHook, Path: exe, Args: []string{"--state", "off"}, Env: env, Stderr: os.Stderr, Group: true,
 	})
 	stdin, err1 := child.StdinPipe()
 	stdout, err2 := child.StdoutPipe()

@@ -2,7 +2,7 @@
 // and each is one tool call. Point an editor at it to see what the editor does
 // with an agent's terminals.
 //
-//	acp-demo-agent [--policy prefer|require|local] [--profiles FILE] [--log FILE]
+//	acp-demo-agent [--policy prefer|require|local] [--ask] [--state DIR|off] [--profiles FILE] [--log FILE]
 //	acp-demo-agent demo
 //
 // Without a command it speaks ACP on standard input and output, and exits when
@@ -19,6 +19,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"syscall"
@@ -36,6 +37,10 @@ Flags:
                      prefer   in the client's terminals if it has them (default)
                      require  there or not at all
                      local    in local terminals only
+  --ask            ask the user before a command runs
+  --state DIR      keep sessions in DIR for session/load; off keeps none;
+                   $XDG_STATE_HOME/acp-demo-agent or, without that,
+                   ~/.local/state/acp-demo-agent by default
   --profiles FILE  how clients treat terminals, as in docs/clients.md
   --log FILE       append what happens to FILE; without it, warnings go to stderr
   --version        print the version
@@ -73,6 +78,8 @@ func run(args []string) int {
 		profiles, err = acpterm.LoadProfiles(file)
 		return err
 	})
+	ask := fs.Bool("ask", false, "")
+	stateDir := fs.String("state", defaultStateDir(), "")
 	logFile := fs.String("log", "", "")
 	version := fs.Bool("version", false, "")
 	if status, done := parse(fs, args, usage); done {
@@ -81,6 +88,9 @@ func run(args []string) int {
 	if *version {
 		fmt.Printf("acp-demo-agent %s %s %s/%s\n", buildVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		return exitOK
+	}
+	if *stateDir == "off" {
+		*stateDir = ""
 	}
 	logger, closeLog, err := openLog(*logFile)
 	if err != nil {
@@ -99,7 +109,9 @@ func run(args []string) int {
 	// Ignoring the signal would make every command inherit that.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
-	err = agent.Serve(ctx, os.Stdin, os.Stdout, &agent.Options{Policy: policy, Profiles: profiles, Version: buildVersion(), Logger: logger})
+	err = agent.Serve(ctx, os.Stdin, os.Stdout, &agent.Options{
+		Policy: policy, Ask: *ask, StateDir: *stateDir, Profiles: profiles, Version: buildVersion(), Logger: logger,
+	})
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "acp-demo-agent: %v\n", err)
 		if *logFile != "" {
@@ -108,6 +120,23 @@ func run(args []string) int {
 		return exitFailed
 	}
 	return exitOK
+}
+
+// defaultStateDir is where sessions are kept: "$XDG_STATE_HOME defines the base
+// directory relative to which user-specific state files should be stored. If
+// $XDG_STATE_HOME is either not set or empty, a default equal to
+// $HOME/.local/state should be used", and a relative one ignored (XDG Base
+// Directory). "" if the user has no home.
+func defaultStateDir() string {
+	const name = "acp-demo-agent"
+	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, name)
+	}
+	home, err := os.UserHomeDir()
+	if err != nil || !filepath.IsAbs(home) {
+		return ""
+	}
+	return filepath.Join(home, ".local", "state", name)
 }
 
 // newFlags returns an empty set of flags that prints nothing by itself.

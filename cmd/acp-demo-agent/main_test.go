@@ -77,7 +77,7 @@ func start(t *testing.T, o rigOptions) *rig {
 	r.local = execenv.NewLocal(nil)
 	manager := localterm.New(nil)
 	r.host = acphost.New(func(acp.SessionId) terminal.Manager { return manager }, &acphost.Options{TTY: true})
-	env := execenv.Env{}.InheritSafe().With(o.env).With(map[string]string{tokenName: value})
+	env := execenv.Env{}.InheritSafe().With(map[string]string{"XDG_STATE_HOME": t.TempDir(), tokenName: value}).With(o.env)
 	r.process = r.local.Command(context.Background(), execenv.Spec{
 		Path: "acp-demo-agent", Args: o.args, Env: env, Stderr: r.stderr, Group: true,
 	})
@@ -475,4 +475,39 @@ func TestDemoOnATerminal(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A session outlives the agent, in the user's state directory.
+func TestSessionOutlivesAgent(t *testing.T) {
+	t.Parallel()
+	state := t.TempDir()
+	o := rigOptions{env: map[string]string{"XDG_STATE_HOME": state}}
+	first := start(t, o)
+	first.ask("!echo kept")
+	first.stdin.Close()
+	wantCode(t, first.exits(), exitOK, first.stderr)
+	if _, err := os.Stat(filepath.Join(state, "acp-demo-agent", string(first.id)+".json")); err != nil {
+		t.Error(err)
+	}
+	second := start(t, o)
+	req := acp.LoadSessionRequest{SessionId: first.id, Cwd: first.dir, McpServers: []acp.McpServer{}}
+	if _, err := second.conn.LoadSession(t.Context(), req); err != nil {
+		t.Fatal(err)
+	}
+	second.id = first.id
+	second.ask("!echo more")
+	cards := second.host.Cards(first.id)
+	if len(cards) != 2 || cards[0].Title != "echo kept" || !strings.Contains(cards[0].Visible(), "kept") {
+		t.Errorf("the cards are %+v", cards)
+	}
+	second.stdin.Close()
+	wantCode(t, second.exits(), exitOK, second.stderr)
+
+	o.args = []string{"--state", "off"}
+	third := start(t, o)
+	if _, err := third.conn.LoadSession(t.Context(), req); err == nil {
+		t.Error("an agent that keeps nothing loads a session")
+	}
+	third.stdin.Close()
+	wantCode(t, third.exits(), exitOK, third.stderr)
 }

@@ -45,6 +45,13 @@ type Options struct {
 	// [acpterm.DefaultProfiles].
 	Profiles acpterm.Profiles
 
+	// Ask makes the agent ask the user before it runs a command.
+	Ask bool
+
+	// StateDir is where sessions are kept for session/load, a file each, readable
+	// by the user only; the directory is made when it is needed. "" keeps none.
+	StateDir string
+
 	// Version is told to the client; "" is "devel".
 	Version string
 
@@ -68,11 +75,12 @@ type Agent struct {
 
 var _ acp.Agent = (*Agent)(nil)
 
-// A session is one session/new.
+// A session is one session/new, or session/load.
 type session struct {
-	id    acp.SessionId
-	cwd   string
-	state *bridge.State
+	id      acp.SessionId
+	cwd     string
+	state   *bridge.State
+	history *history // nil if nothing is kept
 }
 
 // New returns an Agent; nil is the default Options. Connect must be called
@@ -201,6 +209,7 @@ func (a *Agent) Initialize(_ context.Context, req acp.InitializeRequest) (acp.In
 		ProtocolVersion: acp.ProtocolVersionNumber,
 		AgentInfo:       &acp.Implementation{Name: "acp-demo-agent", Title: new("termbridge demo agent"), Version: a.opts.Version},
 		AgentCapabilities: acp.AgentCapabilities{
+			LoadSession:         a.opts.StateDir != "",
 			SessionCapabilities: acp.SessionCapabilities{Close: &acp.SessionCloseCapabilities{}},
 		},
 		AuthMethods: []acp.AuthMethod{},
@@ -212,6 +221,16 @@ func (a *Agent) NewSession(_ context.Context, req acp.NewSessionRequest) (acp.Ne
 	if err := checkDir(req.Cwd); err != nil {
 		return acp.NewSessionResponse{}, requestError(codeInvalidParams, "cwd "+err.Error())
 	}
+	id := acp.SessionId("sess_" + rand.Text())
+	_, err := a.open(id, req.Cwd, newHistory(a.opts.StateDir, id, req.Cwd))
+	if err != nil {
+		return acp.NewSessionResponse{}, err
+	}
+	return acp.NewSessionResponse{SessionId: id}, nil
+}
+
+// open opens a session.
+func (a *Agent) open(id acp.SessionId, cwd string, h *history) (*session, error) {
 	// The SDK handles requests at once, so one that came right behind
 	// initialize may be here first.
 	select {
@@ -222,17 +241,27 @@ func (a *Agent) NewSession(_ context.Context, req acp.NewSessionRequest) (acp.Ne
 	defer a.mu.Unlock()
 	switch {
 	case a.closed:
-		return acp.NewSessionResponse{}, requestError(codeInvalidRequest, "the agent is ending")
+		return nil, requestError(codeInvalidRequest, "the agent is ending")
 	case a.bridge == nil:
-		return acp.NewSessionResponse{}, requestError(codeInvalidRequest, "call initialize first")
+		return nil, requestError(codeInvalidRequest, "call initialize first")
+	case a.sessions[id] != nil:
+		return nil, requestError(codeInvalidRequest, fmt.Sprintf("session %q is open already", id))
 	}
-	id := acp.SessionId("sess_" + rand.Text())
-	state, err := a.bridge.Session(id, req.Cwd)
+	state, err := a.bridge.Session(id, cwd)
 	if err != nil {
-		return acp.NewSessionResponse{}, err
+		return nil, err
 	}
-	a.sessions[id] = &session{id: id, cwd: req.Cwd, state: state}
-	return acp.NewSessionResponse{SessionId: id}, nil
+	s := &session{id: id, cwd: cwd, state: state, history: h}
+	a.sessions[id] = s
+	return s, nil
+}
+
+// forget closes a session.
+func (a *Agent) forget(s *session) error {
+	a.mu.Lock()
+	delete(a.sessions, s.id)
+	a.mu.Unlock()
+	return s.state.Close()
 }
 
 // overtaking is how long a request waits for one that it may have overtaken.
@@ -274,6 +303,9 @@ func (a *Agent) Prompt(ctx context.Context, req acp.PromptRequest) (acp.PromptRe
 	return s.state.Turn(ctx, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
 		turn := turn{agent: a, session: s, turn: t}
 		turn.run(ctx, req.Prompt)
+		if err := s.history.save(); err != nil {
+			a.opts.Logger.Warn("the session is not kept", "session", s.id, "err", err)
+		}
 		return acp.PromptResponse{StopReason: acp.StopReasonEndTurn}, nil
 	})
 }
@@ -294,10 +326,7 @@ func (a *Agent) CloseSession(_ context.Context, req acp.CloseSessionRequest) (ac
 	if err != nil {
 		return acp.CloseSessionResponse{}, err
 	}
-	a.mu.Lock()
-	delete(a.sessions, s.id)
-	a.mu.Unlock()
-	if err := s.state.Close(); err != nil {
+	if err := a.forget(s); err != nil {
 		return acp.CloseSessionResponse{}, requestError(codeInternal, "the session is closed, but: "+err.Error())
 	}
 	return acp.CloseSessionResponse{}, nil

@@ -23,6 +23,7 @@ const helpText = "Each line of a prompt is one of:\n" +
 	"kill ID\n" +
 	"help\n" +
 	"\n" +
+	"run, too:  --background-after 2s (then it goes on as bg does)\n" +
 	"flags:  --timeout 5s  --dir /abs/dir  --env K=V (more than once)\n" +
 	"        --limit BYTES (51200)  --input (takes input; runs locally)\n" +
 	"        --argv (LINE is split into words, nothing is expanded)\n" +

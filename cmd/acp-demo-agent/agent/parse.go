@@ -29,7 +29,7 @@ const (
 
 // usage is the form of each verb's line.
 var usage = map[verb]string{
-	verbRun:    "run [--timeout 5s] [--dir D] [--env K=V]… [--argv] [--limit BYTES] [--input] -- LINE",
+	verbRun:    "run [--background-after 2s] [--timeout 5s] [--dir D] [--env K=V]… [--argv] [--limit BYTES] [--input] -- LINE",
 	verbBg:     "bg [--timeout 5s] [--dir D] [--env K=V]… [--argv] [--limit BYTES] [--input] -- LINE",
 	verbJobs:   "jobs",
 	verbOutput: "output ID [--since CURSOR] [--wait 2s]",
@@ -57,6 +57,8 @@ type request struct {
 	since int64            // output
 	wait  time.Duration    // output, wait
 	text  string           // input
+
+	backgroundAfter time.Duration // run; 0 is never
 }
 
 // splitPrompt returns the lines of a prompt that are not blank, and whether
@@ -143,14 +145,23 @@ func (r *request) arguments(rest string) error {
 // runArguments reads [flags] -- LINE.
 func (r *request) runArguments(rest string) error {
 	argv := false
+	values := map[string]func(string) error{
+		"--timeout": func(v string) (err error) { r.cmd.Timeout, err = parseDuration(v); return },
+		"--dir":     func(v string) error { r.cmd.Dir = v; return nil },
+		"--env":     r.env,
+		"--limit":   func(v string) (err error) { r.cmd.OutputLimit, err = parseLimit(v); return },
+	}
+	if r.verb == verbRun {
+		values["--background-after"] = func(v string) (err error) {
+			if r.backgroundAfter, err = parseDuration(v); err == nil && r.backgroundAfter == 0 {
+				err = errors.New("at once is what bg is for")
+			}
+			return err
+		}
+	}
 	line, found, err := flags{
-		on: map[string]*bool{"--argv": &argv, "--input": &r.cmd.Stdin},
-		value: map[string]func(string) error{
-			"--timeout": func(v string) (err error) { r.cmd.Timeout, err = parseDuration(v); return },
-			"--dir":     func(v string) error { r.cmd.Dir = v; return nil },
-			"--env":     r.env,
-			"--limit":   func(v string) (err error) { r.cmd.OutputLimit, err = parseLimit(v); return },
-		},
+		on:    map[string]*bool{"--argv": &argv, "--input": &r.cmd.Stdin},
+		value: values,
 		word: func(w string) error {
 			return fmt.Errorf("%q stands where only flags do: the command goes after --", w)
 		},

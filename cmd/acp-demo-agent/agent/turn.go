@@ -3,6 +3,7 @@ package agent
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -30,6 +31,7 @@ const jobLabel = "job"
 // run runs the lines of a prompt, in order or at once. A cancel stops it.
 func (t *turn) run(ctx context.Context, prompt []acp.ContentBlock) {
 	words, ignored := promptText(prompt)
+	t.keep(historyEntry{User: words})
 	if ignored != "" {
 		t.say(ctx, ignored)
 	}
@@ -81,7 +83,13 @@ func promptText(prompt []acp.ContentBlock) (words, ignored string) {
 // say sends a piece of the agent's message. It is said even if ctx has ended,
 // since a cancelled turn says how its commands ended before it is answered.
 func (t *turn) say(ctx context.Context, message string) {
+	t.keep(historyEntry{Agent: message})
 	t.check("message", t.session.state.Update(context.WithoutCancel(ctx), acp.UpdateAgentMessageText(message)))
+}
+
+// keep adds to what is kept of the session.
+func (t *turn) keep(e historyEntry) {
+	t.check("to the history", t.session.history.add(e))
 }
 
 // check logs what could not be sent, unless there is nobody to send it to.
@@ -112,10 +120,14 @@ func (t *turn) prepare(line string) func(ctx context.Context) {
 // do does a line.
 func (t *turn) do(ctx context.Context, call *bridge.Call, req request) {
 	switch req.verb {
-	case verbRun:
-		t.exec(ctx, call, req)
-	case verbBg:
-		t.background(ctx, call, req)
+	case verbRun, verbBg:
+		if err := t.permit(ctx, call, req); err != nil {
+			t.fail(ctx, call, req, err)
+		} else if req.verb == verbRun {
+			t.exec(ctx, call, req)
+		} else {
+			t.background(ctx, call, req)
+		}
 	case verbJobs:
 		t.jobs(ctx, call)
 	case verbHelp:
@@ -139,10 +151,13 @@ func (t *turn) do(ctx context.Context, call *bridge.Call, req request) {
 	}
 }
 
+// callPrefix is before the number of a tool call in its id.
+const callPrefix = "call_"
+
 // call makes the tool call of a line.
 func (t *turn) call(req request) *bridge.Call {
 	card := acp.SessionUpdateToolCall{
-		ToolCallId: acp.ToolCallId("call_" + strconv.FormatInt(t.agent.calls.Add(1), 10)),
+		ToolCallId: acp.ToolCallId(callPrefix + strconv.FormatInt(t.agent.calls.Add(1), 10)),
 		Title:      req.title,
 		Kind:       acp.ToolKindOther,
 		RawInput:   map[string]any{"line": req.title},
@@ -162,6 +177,11 @@ func (t *turn) call(req request) *bridge.Call {
 func (t *turn) end(ctx context.Context, call *bridge.Call, rawOutput any, content string, failure error, message string) {
 	t.check("rawOutput", call.Update(acp.SessionToolCallUpdate{RawOutput: rawOutput}))
 	call.End(content, failure)
+	if t.session.history != nil {
+		record, err := call.Record(context.WithoutCancel(ctx))
+		t.check("record", err)
+		t.keep(historyEntry{Call: &record})
+	}
 	t.say(ctx, message)
 }
 
@@ -179,9 +199,33 @@ func (t *turn) fail(ctx context.Context, call *bridge.Call, req request, err err
 	t.end(ctx, call, r, r.Error, err, describe(req.title, r))
 }
 
-// exec runs a command and waits for it.
+// permit asks the user whether a command may run, if that is to be asked. To
+// allow it always is to allow exactly this, with its directory and environment.
+func (t *turn) permit(ctx context.Context, call *bridge.Call, req request) error {
+	if !t.agent.opts.Ask {
+		return nil
+	}
+	key, err := json.Marshal(req.cmd)
+	if err != nil {
+		return err
+	}
+	return call.Permit(ctx, string(key))
+}
+
+// exec runs a command and waits for it, until it is sent to the background.
 func (t *turn) exec(ctx context.Context, call *bridge.Call, req request) {
+	promoted := func() bool { return false }
+	if req.backgroundAfter > 0 {
+		req.cmd.Labels = map[string]string{jobLabel: req.title}
+		watch, stop := context.WithCancel(ctx)
+		did := make(chan bool, 1)
+		go func() { did <- t.promote(watch, call, req) }()
+		promoted = func() bool { stop(); return <-did }
+	}
 	result, err := call.Exec(ctx, req.cmd)
+	if promoted() {
+		return
+	}
 	if result == nil {
 		t.fail(ctx, call, req, err)
 		return
@@ -201,6 +245,40 @@ func (t *turn) exec(ctx context.Context, call *bridge.Call, req request) {
 	}
 	// The content is the bridge's: the terminal, or what the command has written.
 	t.end(ctx, call, r, "", err, describe(req.title, r))
+}
+
+// promoteTick is how often promote looks whether the command has started.
+const promoteTick = 50 * time.Millisecond
+
+// promote ends the tool call of a command that still runs when its time in the
+// foreground is up, which sends it to the background, unless ctx ends before. It
+// reports whether it did.
+func (t *turn) promote(ctx context.Context, call *bridge.Call, req request) bool {
+	tick := time.NewTicker(promoteTick)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-tick.C:
+		}
+		for _, term := range call.Terminals() {
+			info := term.Info()
+			if info.Outcome.Ended() {
+				return false
+			}
+			if info.RunTime() < req.backgroundAfter {
+				continue
+			}
+			r := t.report(info)
+			out, err := term.ReadOutput(ctx, 0, 0)
+			r.setOutput(view.Plain(out.Text), out.Truncated || out.More, outputTextBudget)
+			r.setError(err)
+			message := fmt.Sprintf("%s still runs after %v, and goes on in the background as %s.\n", code(req.title), req.backgroundAfter, code(r.ID))
+			t.end(ctx, call, r, fenced(r.Output)+"\nrunning as "+r.ID, nil, message)
+			return true
+		}
+	}
 }
 
 // background starts a command that survives the turn.
