@@ -1,12 +1,15 @@
 package fakeconn
 
 import (
+	"bytes"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/coder/acp-go-sdk"
 
 	"github.com/termbridge/termbridge/internal/shellwords"
+	"github.com/termbridge/termbridge/internal/text"
 )
 
 // A Behaviour is how a client treats terminals, where that is not what the
@@ -105,9 +108,7 @@ type BadStart struct {
 type Kill struct {
 	Signal   string        // "" is SIGKILL
 	Leader   bool          // only the first process gets it, which may be a shell
-	Escalate time.Duration // after which SIGKILL follows; 0 is never
-	Waits    bool          // the answer comes after the death
-	Nothing  bool          // nobody is killed
+	Escalate time.Duration // after which SIGKILL follows, and the answer when it is dead; 0 is never
 }
 
 // RunArgv executes command and args as they are.
@@ -116,11 +117,7 @@ func RunArgv(command string, args []string) []string { return append([]string{co
 // RunLine pastes command and args into a shell, separated by spaces and without
 // quotes.
 func RunLine(command string, args []string) []string {
-	line := command
-	for _, arg := range args {
-		line += " " + arg
-	}
-	return []string{"/bin/sh", "-c", line}
+	return []string{"/bin/sh", "-c", strings.Join(RunArgv(command, args), " ")}
 }
 
 // RunQuoted has a shell run command: as a line without args, else each word of
@@ -129,7 +126,7 @@ func RunQuoted(command string, args []string) []string {
 	if len(args) == 0 {
 		return RunLine(command, nil)
 	}
-	return []string{"/bin/sh", "-c", shellwords.Join(append([]string{command}, args...))}
+	return []string{"/bin/sh", "-c", shellwords.Join(RunArgv(command, args))}
 }
 
 // runWithoutInput puts what run makes into a subshell without input.
@@ -166,16 +163,14 @@ func RunWords(command string, args []string) []string {
 
 // RunLineIfSpaced has a shell run command, and drops args if command has a space.
 func RunLineIfSpaced(command string, args []string) []string {
-	for _, r := range command {
-		if r == ' ' {
-			return RunLine(command, nil)
-		}
+	if strings.Contains(command, " ") {
+		return RunLine(command, nil)
 	}
-	return []string{"/bin/sh", "-c", shellwords.Join(append([]string{command}, args...))}
+	return []string{"/bin/sh", "-c", shellwords.Join(RunArgv(command, args))}
 }
 
 // TruncateTail keeps the last limit bytes, cut between characters.
-func TruncateTail(output []byte, limit int) string { return tailRunes(output, limit) }
+func TruncateTail(output []byte, limit int) string { return decode(text.Tail(output, limit)) }
 
 // TruncateBytes keeps the last limit bytes, of which those of a character that
 // is cut become one U+FFFD each: three bytes, so that the result is over the limit.
@@ -184,7 +179,10 @@ func TruncateBytes(output []byte, limit int) string {
 }
 
 // TruncateHead keeps what lies before the last line feed of the first limit bytes.
-func TruncateHead(output []byte, limit int) string { return headLines(output, limit) }
+func TruncateHead(output []byte, limit int) string {
+	head := output[:min(limit, len(output))]
+	return decode(head[:bytes.LastIndexByte(head, '\n')+1])
+}
 
 // ExitNames reports a signal by its name, without a code.
 func ExitNames(code *int, signal string) acp.TerminalExitStatus {
@@ -199,13 +197,13 @@ func ExitTexts(code *int, signal string) acp.TerminalExitStatus {
 	if signal == "" {
 		return acp.TerminalExitStatus{ExitCode: code}
 	}
-	text, ok := map[string]string{
+	said, ok := map[string]string{
 		"SIGHUP": "Hangup", "SIGINT": "Interrupt", "SIGKILL": "Killed", "SIGTERM": "Terminated", "SIGSEGV": "Segmentation fault",
 	}[signal]
 	if !ok {
-		text = fmt.Sprintf("Signal %d", signalNumber(signal))
+		said = fmt.Sprintf("Signal %d", signalNumber(signal))
 	}
-	return acp.TerminalExitStatus{ExitCode: new(1), Signal: &text}
+	return acp.TerminalExitStatus{ExitCode: new(1), Signal: &said}
 }
 
 // ExitNumbers reports a signal by its number, beside code 0; "0" is none.
@@ -252,7 +250,7 @@ func Behaviours() []Behaviour {
 		InTurn:         true,
 		DefaultLimit:   64 << 10,
 		Lag:            5 * time.Millisecond, // exit may be reported before the output is read
-		Kill:           Kill{Signal: "SIGTERM", Escalate: 1500 * time.Millisecond, Waits: true},
+		Kill:           Kill{Signal: "SIGTERM", Escalate: 1500 * time.Millisecond},
 		UnknownCode:    internal,
 		ReleaseUnknown: true,
 	}

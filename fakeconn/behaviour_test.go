@@ -301,6 +301,38 @@ func TestBehaviours(t *testing.T) {
 	}
 }
 
+// Knobs that no known client has set by itself.
+func TestKnobs(t *testing.T) {
+	probing(t, fakeconn.Behaviour{Ask: 4 * time.Second, MaxTerminals: 1}, func(p *probe) {
+		start := time.Now()
+		id, failed := p.create(sh(":;exec 'sleep' '100'"))
+		if took := time.Since(start); failed != "" || took != 4*time.Second {
+			t.Errorf("a user who thinks for 4 s: %q after %v", failed, took)
+		}
+		if _, failed := p.create(sh(":")); failed != "create error -32603" {
+			t.Errorf("a second terminal where there may be one: %q", failed)
+		}
+		p.release(id)
+		if _, failed := p.create(sh(":")); failed != "" {
+			t.Errorf("a second terminal after the first: %q", failed)
+		}
+	})
+	probing(t, fakeconn.Behaviour{Refuse: &acp.RequestError{Code: -32000, Message: "no"}}, func(p *probe) {
+		if got := p.run(sh("echo a")); got != "create error -32000" {
+			t.Errorf("a user who refuses: %s", got)
+		}
+		if n := p.c.Starts("echo"); n != 0 {
+			t.Errorf("%d starts of what was refused", n)
+		}
+	})
+	probing(t, fakeconn.Behaviour{}, func(p *probe) {
+		p.run(sh("echo a; (echo b); sh -c 'echo c'; exec echo d"))
+		if n := p.c.Starts("echo"); n != 4 {
+			t.Errorf("%d starts of echo, want 4", n)
+		}
+	})
+}
+
 // behaves is what each Behaviour answers to the probes: one that it does not name
 // is answered as by "spec", which has no deviation.
 var behaves = map[string]map[string]string{

@@ -363,9 +363,6 @@ func (l *likeness) KillTerminal(ctx context.Context, req acp.KillTerminalRequest
 
 // kill kills, and waits for the answer to the client's own question.
 func (x *likeTerminal) kill(ctx context.Context, k Kill) error {
-	if k.Nothing {
-		return nil
-	}
 	name := k.Signal
 	if name == "" {
 		name = "SIGKILL"
@@ -448,11 +445,4 @@ func pause(ctx context.Context, d time.Duration) error {
 func decode(b []byte) string {
 	s, _ := text.Decode(b, 4*len(b)+4, true)
 	return s
-}
-
-func tailRunes(b []byte, limit int) string { return string(text.Tail(b, limit)) }
-
-func headLines(b []byte, limit int) string {
-	head := string(text.Head(b, limit))
-	return head[:strings.LastIndexByte(head, '\n')+1]
 }
