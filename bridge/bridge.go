@@ -138,6 +138,7 @@ type Bridge struct {
 	noClient error                    // why the client is asked for no terminals
 	sessions map[acp.SessionId]*State // those that are not closed
 	order    []*State                 // the same, in the order of Session
+	past     Stats                    // of the closed ones
 	closed   bool
 }
 
@@ -243,8 +244,10 @@ func (b *Bridge) Session(id acp.SessionId, cwd string) (*State, error) {
 
 // forget drops a closed State.
 func (b *Bridge) forget(s *State) {
+	stats := s.Stats()
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.past.add(stats)
 	delete(b.sessions, s.id)
 	for i := range b.order {
 		if b.order[i] == s {

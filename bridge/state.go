@@ -34,6 +34,7 @@ type State struct {
 	commands map[string]*command      // by id, those that the ledger has
 	showing  map[*command]bool        // those with a goroutine in shows
 	clients  map[string]*command      // by the client's id, from create to release
+	stats    Stats                    // of what has started, and of what was forgotten
 	replayed int                      // updates of records
 	allowed  map[string]bool          // keys that the user has allowed always
 	early    time.Time                // a turn that begins before this is cancelled
@@ -138,7 +139,8 @@ func (s *State) prune() {
 		if err == nil && !kept[id] {
 			e.Forget()
 		}
-		if err != nil || !kept[id] {
+		if (err != nil || !kept[id]) && s.commands[id] == k {
+			s.stats.count(k.term.Info().Outcome)
 			delete(s.commands, id)
 		}
 	}
@@ -249,6 +251,7 @@ func (s *State) start(ctx context.Context, k *command) error {
 		k.entry.Forget()
 		return s.failure(ctx, err)
 	}
+	s.noteStart(k, t)
 	if err := s.register(ctx, k, t); err != nil {
 		stop(t)
 		k.entry.Forget()
@@ -256,6 +259,19 @@ func (s *State) start(ctx context.Context, k *command) error {
 	}
 	s.prune()
 	return nil
+}
+
+// noteStart counts a start.
+func (s *State) noteStart(k *command, t terminal.Terminal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stats.Started++
+	if k.route.client {
+		s.stats.Delegated++
+	} else {
+		s.stats.Local++
+	}
+	s.b.opts.Logger.Debug("bridge: a command has started", "session", s.id, "id", t.Info().ID, "client", k.route.client)
 }
 
 // register enters the terminal of k unless its owner is gone.
@@ -335,8 +351,12 @@ func (s *State) shut() error {
 	both.Wait()
 	s.endTurns(turns, max(lastWords, time.Until(deadline)))
 	s.endShows(max(lastWords, time.Until(deadline)))
+	err := leaks(errs[:]...)
+	s.mu.Lock()
+	s.stats.Leaked = leaked(err)
+	s.mu.Unlock()
 	s.b.forget(s)
-	return leaks(errs[:]...)
+	return err
 }
 
 // endTurns waits until the turns are answered, for a client that is there and no
