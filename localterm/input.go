@@ -43,8 +43,12 @@ func newInput(w deadlineWriter, tty execenv.Terminal, exited <-chan struct{}) *i
 // past is a deadline that ends a blocked write.
 var past = time.Unix(1, 0)
 
-// write writes text, and waits while the command does not read.
-func (in *input) write(ctx context.Context, text string) (n int, err error) {
+// errLineMode is why a write that is for raw mode only wrote nothing.
+var errLineMode = errors.New("the terminal is in line mode")
+
+// write writes text, and waits while the command does not read. With rawOnly it
+// writes nothing while the terminal edits lines.
+func (in *input) write(ctx context.Context, text string, rawOnly bool) (n int, err error) {
 	select {
 	case in.turn <- struct{}{}:
 	case <-in.exited:
@@ -62,6 +66,9 @@ func (in *input) write(ctx context.Context, text string) (n int, err error) {
 	limit := 0
 	if in.tty != nil {
 		limit = in.tty.CanonicalLimit()
+	}
+	if rawOnly && limit > 0 {
+		return 0, errLineMode
 	}
 	if _, longest := editedLine(in.line, text); limit > 0 && longest > limit {
 		return 0, fmt.Errorf("%w: %d bytes, and the terminal takes %d: send shorter lines, or put the text in a file",

@@ -27,7 +27,14 @@
 // joins them.
 //
 // Terminals also implement [terminal.StreamReader], for commands without TTY,
-// and [terminal.LineCounter].
+// [terminal.LineCounter], and [terminal.StateReader] and [terminal.StateWaiter]
+// by what the executor knows.
+//
+// # Terminals
+//
+// A terminal ends lines with LF, without CR. While a program has switched off
+// line editing, what it asks its terminal is answered: for the cursor's position
+// (always 1;1), the terminal's kind and its colours.
 package localterm
 
 import (

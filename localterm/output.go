@@ -23,6 +23,7 @@ import (
 type output struct {
 	buf     *tail.Buffer
 	streams []stream
+	asks    *responder    // nil for a command that nobody can answer
 	open    atomic.Int32  // streams that go on
 	eof     chan struct{} // closed when the last has ended
 
@@ -31,6 +32,8 @@ type output struct {
 	mu sync.Mutex
 	// guards following
 	began  time.Time // the first output
+	active time.Time // the last output or input
+	input  int64     // how far the output was at the last input; -1: there was none
 	failed error     // why a stream could not be read to its end
 	closed bool      // nothing is kept any more
 	marks  marks
@@ -43,7 +46,7 @@ type stream struct {
 }
 
 func newOutput(limit int, reserve func(int) bool) *output {
-	o := &output{buf: tail.New(limit), eof: make(chan struct{})}
+	o := &output{buf: tail.New(limit), eof: make(chan struct{}), active: time.Now(), input: -1}
 	o.buf.Reserve = reserve
 	return o
 }
@@ -78,6 +81,9 @@ type keeper struct {
 
 func (k keeper) Write(p []byte) (int, error) {
 	k.out.write(k.name, p)
+	if k.out.asks != nil {
+		k.out.asks.scan(p)
+	}
 	return len(p), nil
 }
 
@@ -88,8 +94,9 @@ func (o *output) write(stream terminal.Stream, p []byte) {
 	if o.closed {
 		return
 	}
+	o.active = time.Now()
 	if o.began.IsZero() {
-		o.began = time.Now()
+		o.began = o.active
 	}
 	if stream != "" {
 		o.marks.add(stream, o.buf)
@@ -102,6 +109,29 @@ func (o *output) first() time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.began
+}
+
+// typed notes input that was written when the output was at a cursor.
+func (o *output) typed(at int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.active, o.input = time.Now(), at
+}
+
+// quiet returns for how long there was neither output nor input.
+func (o *output) quiet() time.Duration {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return time.Since(o.active)
+}
+
+// news reports whether there was output or input since cursor, or whether that
+// is the start.
+func (o *output) news(cursor int64) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	_, end := o.buf.Bounds()
+	return cursor <= 0 || end > cursor || o.input >= cursor
 }
 
 // drain returns true, after the exit of the process, once its output has been

@@ -43,6 +43,8 @@ var (
 	_ terminal.Terminal     = (*term)(nil)
 	_ terminal.StreamReader = (*term)(nil)
 	_ terminal.LineCounter  = (*term)(nil)
+	_ terminal.StateReader  = (*term)(nil)
+	_ terminal.StateWaiter  = (*term)(nil)
 )
 
 // newTerm prepares the process of cmd.
@@ -105,6 +107,9 @@ func (t *term) start() error {
 	}
 	if cmd.Stdin {
 		t.in = newInput(stdin, t.tty, t.sess.Exited())
+		if t.tty != nil {
+			t.out.asks = &responder{in: t.in, join: t.m.wg.Go}
+		}
 	}
 	return nil
 }
@@ -278,7 +283,11 @@ func (t *term) WriteInput(ctx context.Context, text string) (int, error) {
 	if t.in == nil {
 		return 0, fmt.Errorf("localterm: %w: the command was started without Stdin", terminal.ErrNoInput)
 	}
-	n, err := t.in.write(ctx, text)
+	_, at := t.out.buf.Bounds()
+	n, err := t.in.write(ctx, text, false)
+	if n > 0 {
+		t.out.typed(at)
+	}
 	if err != nil {
 		err = fmt.Errorf("localterm: write input: %w", err)
 	}

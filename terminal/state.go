@@ -37,14 +37,17 @@ type Evidence struct {
 // A StateReader can tell what its command is doing.
 type StateReader interface {
 	// ReadState returns the state now. A command that has written nothing
-	// since cursor and waits, waits for the same thing as before.
+	// since cursor, and was given no input, waits for the same thing as
+	// before: that is not Waiting since cursor. Cursor 0 asks for the state
+	// whatever was before.
 	ReadState(ctx context.Context, cursor int64) (State, Evidence, error)
 }
 
 // A StateWaiter can wait for a state.
 type StateWaiter interface {
 	// WaitState returns once the command is in state or has finished, with the
-	// state that it is in, or with the Cause of ctx.
+	// state that it is in, or with the Cause of ctx. It is ReadState that
+	// waits: cursor means the same.
 	WaitState(ctx context.Context, state State, cursor int64) (State, Evidence, error)
 }
 
