@@ -752,11 +752,11 @@ func TestPolling(t *testing.T) {
 	// Less and less while nobody reads, often while somebody does and there is
 	// output, and at once when somebody begins.
 	run(t, nil, func(f *fixture) {
-		line := "parts '' 605s 'line 0' 10s "
-		for i := 1; i <= 30; i++ {
-			line += fmt.Sprintf("'line %d' 100ms ", i)
+		var lines strings.Builder
+		for i := range 30 {
+			fmt.Fprintf(&lines, "'line %d' 100ms ", i+1)
 		}
-		term := f.start(line + "'' 1h")
+		term := f.start("parts '' 605s 'line 0' 10s " + lines.String() + "'' 1h")
 		time.Sleep(610 * time.Second)
 		f.count(output, 8+19) // after 0.1, 0.3, 0.7, … 25.5 s, and then every 30 s
 		start := time.Now()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/coder/acp-go-sdk"
@@ -105,19 +106,19 @@ type refused struct {
 
 // Error returns the client's words.
 func (e *refused) Error() string {
-	s := fmt.Sprintf("acpterm: %s: the client says: %s", e.method, e.err.Message)
+	says := []string{e.err.Message}
 	switch data := e.err.Data.(type) {
 	case string:
-		s += ": " + data
+		says = append(says, data)
 	case map[string]any:
 		for _, key := range []string{"details", "error", "message"} {
 			if text, ok := data[key].(string); ok {
-				s += ": " + text
+				says = append(says, text)
 				break
 			}
 		}
 	}
-	return fmt.Sprintf("%s (code %d)", s, e.err.Code)
+	return fmt.Sprintf("acpterm: %s: the client says: %s (code %d)", e.method, strings.Join(says, ": "), e.err.Code)
 }
 
 // Unwrap makes errors.As find the *acp.RequestError, and errors.Is

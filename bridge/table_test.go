@@ -417,11 +417,11 @@ func TestStateMachineIsDocumented(t *testing.T) {
 	}
 	want = append(want, "| Event ↓ / State → | "+strings.Join(columns[:], " | ")+" |")
 	for _, r := range rows {
-		l := "| " + r.event
+		texts := []string{r.event}
 		for _, c := range r.cells {
-			l += " | " + c.text
+			texts = append(texts, c.text)
 		}
-		want = append(want, l+" |")
+		want = append(want, "| "+strings.Join(texts, " | ")+" |")
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the table of docs/state-machine.md (-tested +documented):\n%s", diff)
