@@ -15,7 +15,8 @@ var inputRule = rule{
 	name: "3-input",
 	text: "WriteInput: verbatim, returns what the kernel has taken. No Stdin: ErrNoInput. Ended: ErrEnded. Nobody reads: waits; ctx ends it at once; " +
 		"at most one left-over write per terminal, later writes queue behind it. A canonical line over the limit: ErrLineTooLong before anything is written. " +
-		"It never blocks another call. Resize and Signal reach the program, or are ErrUnsupported.",
+		"It never blocks another call. Resize and Signal reach the program, or are ErrUnsupported. " +
+		"A terminal that tells the state tells the truth: Working unless there is evidence, Finished after the end.",
 	cases: []testCase{
 		{name: "verbatim", run: func(h *harness) {
 			text := "a\tb \x1b[A\x03\x04 é漢😀\r\n.END"
@@ -224,7 +225,66 @@ var inputRule = rule{
 				h.Errorf("Signal after the end: %v, want ErrEnded", err)
 			}
 		}},
+		{name: "state", run: func(h *harness) {
+			cmd := h.c.Program("hold")
+			cmd.Stdin = h.c.Input
+			t := h.startCommand(cmd)
+			reader, _ := t.(terminal.StateReader)
+			waiter, _ := t.(terminal.StateWaiter)
+			if reader == nil && waiter == nil {
+				h.Skipf("terminals of this Manager do not tell the state")
+			}
+			_, cursor := h.waitText(t, "ready\n")
+			if reader != nil { // it sleeps, and reads nothing
+				h.checkState(reader, 0, terminal.Working)
+			}
+			if waiter != nil {
+				because := errors.New("because")
+				ctx, cancel := context.WithTimeoutCause(h.Context(), 300*time.Millisecond, because)
+				defer cancel()
+				h.within(bound, "WaitState", func() {
+					if state, _, err := waiter.WaitState(ctx, terminal.Waiting, 0); state != terminal.Working || !errors.Is(err, because) {
+						h.Errorf("WaitState of a command that does not wait: %s, %v; want working, and the cause of the context", state, err)
+					}
+				})
+			}
+			if g, ok := h.startInput("gulp", "300ms", "END"); ok {
+				if waiter != nil {
+					h.within(bound, "WaitState", func() { // an executor may not know
+						ctx, cancel := context.WithTimeout(h.Context(), 2*time.Second)
+						defer cancel()
+						state, e, err := g.(terminal.StateWaiter).WaitState(ctx, terminal.Waiting, 0)
+						if state == terminal.Waiting && (err != nil || e.Certainty == terminal.NoCertainty || e.Reason == "") {
+							h.Errorf("WaitState = waiting, %+v, %v; want evidence", e, err)
+						}
+					})
+				}
+				h.write(g, "END")
+				h.checkExit(h.end(g), 0)
+			}
+			h.stop(t)
+			if reader != nil {
+				h.checkState(reader, cursor, terminal.Finished)
+			}
+			if waiter != nil {
+				h.within(bound, "WaitState", func() {
+					if state, _, err := waiter.WaitState(h.Context(), terminal.Waiting, cursor); state != terminal.Finished || err != nil {
+						h.Errorf("WaitState of an ended command: %s, %v; want finished", state, err)
+					}
+				})
+			}
+		}},
 	},
+}
+
+// checkState checks what the command is doing.
+func (h *harness) checkState(r terminal.StateReader, cursor int64, want terminal.State) {
+	h.Helper()
+	h.within(bound, "ReadState", func() {
+		if state, e, err := r.ReadState(h.Context(), cursor); state != want || err != nil {
+			h.Errorf("ReadState = %s, %+v, %v; want %s", state, e, err, want)
+		}
+	})
 }
 
 // startInput starts a program with Stdin, a pipe, and reports true. A Manager without

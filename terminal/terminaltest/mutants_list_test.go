@@ -335,6 +335,17 @@ func readMutants() []mutant {
 func inputMutants() []mutant {
 	const rule = "3-input"
 	return []mutant{
+		{rule: rule, name: "whoever is quiet waits for input", make: breakTerm(func(t terminal.Terminal) brokenTerm {
+			return brokenTerm{state: func() terminal.State {
+				if t.Info().Outcome.Ended() {
+					return terminal.Finished
+				}
+				return terminal.Waiting
+			}}
+		})},
+		{rule: rule, name: "an ended command works on", make: breakTerm(func(terminal.Terminal) brokenTerm {
+			return brokenTerm{state: func() terminal.State { return terminal.Working }}
+		})},
 		{rule: rule, name: "line feeds become CR LF", make: breakWrite(func(t terminal.Terminal, ctx context.Context, text string) (int, error) {
 			_, err := t.WriteInput(ctx, strings.ReplaceAll(text, "\n", "\r\n"))
 			return len(text), err
