@@ -86,6 +86,10 @@ var ErrStub = fmt.Errorf("%w: its terminals run nothing", ErrBadReply)
 
 // Options configure a Manager. The zero value is sensible.
 type Options struct {
+	// Creating is called, with the ctx of Start, before each terminal/create that
+	// will be sent whatever becomes of ctx. It must not block.
+	Creating func(ctx context.Context)
+
 	// Created is called with each new terminal after the client has made it
 	// and before Start returns, so that the caller can show it to the user; the
 	// client's terminal is not released before Created has returned. Its ctx

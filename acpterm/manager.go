@@ -140,6 +140,9 @@ func (m *Manager) create(ctx context.Context, req acp.CreateTerminalRequest) (*l
 	}
 	m.creating[c] = struct{}{}
 	m.mu.Unlock()
+	if m.options.Creating != nil {
+		m.options.Creating(ctx)
+	}
 
 	detached := context.WithoutCancel(ctx)
 	go func() { // owned by the connection

@@ -130,18 +130,24 @@ type gate struct {
 // Done implements what acpterm looks for; nil if nobody can tell.
 func (g gate) Done() <-chan struct{} { return g.s.b.lost }
 
-// CreateTerminal notes that, until the client answers, nobody knows whether the
-// command runs. An answer that comes after its command was given up settles
-// with the release of the terminal.
+// noteCreate notes that from now until the client answers nobody knows whether
+// the command runs. It is acpterm's Options.Creating.
+func (s *State) noteCreate(ctx context.Context) {
+	if k, _ := ctx.Value(commandKey{}).(*command); k != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		k.created = make(chan struct{})
+	}
+}
+
+// CreateTerminal takes the client's answer. One that comes after its command was
+// given up settles with the release of the terminal.
 func (g gate) CreateTerminal(ctx context.Context, p acp.CreateTerminalRequest) (acp.CreateTerminalResponse, error) {
 	k, _ := ctx.Value(commandKey{}).(*command)
 	if k == nil {
 		return g.Conn.CreateTerminal(ctx, p)
 	}
 	s := g.s
-	s.mu.Lock()
-	k.created = make(chan struct{})
-	s.mu.Unlock()
 	r, err := g.Conn.CreateTerminal(ctx, p)
 	s.mu.Lock()
 	defer s.mu.Unlock()

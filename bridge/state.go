@@ -55,6 +55,7 @@ func newState(b *Bridge, id acp.SessionId, cwd string) *State {
 	}
 	s.ledger.Limit(b.opts.MaxTerminals)
 	s.client = acpterm.New(gate{b.conn, s}, id, &acpterm.Options{
+		Creating:     s.noteCreate,
 		Created:      s.showCreated,
 		Dir:          cwd,
 		MaxTerminals: b.opts.MaxTerminals,

@@ -230,8 +230,12 @@ func (t *Turn) settle() (unknown []string) {
 	s.mu.Lock()
 	var open []*command
 	for _, c := range t.calls {
-		if !c.ending {
-			open = append(open, c.commands...)
+		for _, k := range c.commands {
+			// Those of ended Calls are the State's, but for those that were given
+			// up before the client answered: they are nobody's.
+			if !c.ending || k.term == nil {
+				open = append(open, k)
+			}
 		}
 	}
 	s.mu.Unlock()
