@@ -881,6 +881,31 @@ func TestNoReadFollowsTheRelease(t *testing.T) {
 	}
 }
 
+func TestAMarkIsNoOutput(t *testing.T) {
+	// Where the start of the kept output is in the middle of a mark, the rest of
+	// the mark is not shown as if a program had written it.
+	for limit := 100; limit < 140; limit++ {
+		run(t, nil, func(f *fixture) {
+			line := "parts "
+			for i := range 12 {
+				line += fmt.Sprintf("'output number %d,' 1s ", i)
+			}
+			term, err := f.m.Start(f.Context(), terminal.Command{Line: line + "end", OutputLimit: limit})
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.end(term)
+			out, err := term.ReadOutput(f.Context(), 0, 0)
+			if err != nil || !out.Truncated {
+				f.Errorf("truncated: %v, %v", out.Truncated, err)
+			}
+			if rest := strings.ReplaceAll(out.Text, terminal.GapMark, ""); strings.Contains(rest, "]") {
+				f.Errorf("with a limit of %d the output is %q", limit, out.Text)
+			}
+		})
+	}
+}
+
 func TestOneReadAtATime(t *testing.T) {
 	// Whatever many readers do: some clients empty their buffer by a read, or
 	// answer only when there is something.

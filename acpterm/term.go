@@ -12,6 +12,7 @@ import (
 
 	"github.com/termbridge/termbridge/internal/ledger"
 	"github.com/termbridge/termbridge/internal/tail"
+	"github.com/termbridge/termbridge/internal/text"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -71,6 +72,9 @@ func (t *term) ReadOutput(ctx context.Context, cursor int64, wait time.Duration)
 	t.reading(-1)
 	if chunk.Closed {
 		<-t.done // at once: run closes both
+	}
+	if chunk.Truncated {
+		chunk.Text = text.TrimRest(chunk.Text, terminal.GapMark)
 	}
 	info := t.Info()
 	if !chunk.Closed && info.Outcome.Ended() {

@@ -98,7 +98,7 @@ func readPlain(t terminal.Terminal, limit int, fresh time.Duration) (out string,
 		}
 		out = p.String()
 		if len(out) > limit {
-			out, truncated = text.Tail(out, limit), true
+			out, truncated = text.TrimRest(text.Tail(out, limit), terminal.GapMark), true
 		}
 		return out, truncated, err
 	}

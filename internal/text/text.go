@@ -61,6 +61,18 @@ func Tail[T ~string | ~[]byte](s T, max int) T {
 	return s[Continuation(s):]
 }
 
+// TrimRest returns s, whose start was cut away, without the rest of a mark that
+// the cut went through: it would read as output that nobody wrote. One byte is
+// taken for output.
+func TrimRest(s, mark string) string {
+	for n := len(mark) - 1; n > 1; n-- {
+		if rest, ok := strings.CutPrefix(s, mark[len(mark)-n:]); ok {
+			return rest
+		}
+	}
+	return s
+}
+
 // Head returns the first bytes of s, at most max, up to the end of a rune.
 func Head[T ~string | ~[]byte](s T, max int) T {
 	if len(s) <= max {

@@ -136,3 +136,21 @@ func FuzzHeadTail(f *testing.F) {
 		}
 	})
 }
+
+func TestTrimRest(t *testing.T) {
+	const mark = "\n[... missing ...]\n"
+	for s, want := range map[string]string{
+		"":                            "",
+		"output":                      "output",
+		mark + "output":               mark + "output",
+		"[... missing ...]\noutput":   "output",
+		"ssing ...]\noutput":          "output",
+		"]\noutput":                   "output",
+		"\noutput":                    "\noutput",
+		"output\n[... missing ...]\n": "output\n[... missing ...]\n",
+	} {
+		if got := text.TrimRest(s, mark); got != want {
+			t.Errorf("TrimRest(%q) = %q, want %q", s, got, want)
+		}
+	}
+}
