@@ -107,6 +107,7 @@ type round struct {
 	lost     bool                   // the connection was ended
 	unsure   map[acp.SessionId]bool // a fault may have left something that Close must report
 	kept     map[acp.SessionId]int  // releases that a fault refused: an answer, and so the end of the matter
+	alone    bool                   // a fault may have ended the delegation
 	denied   map[acp.SessionId]int  // reads and waits that a fault refused: evidence that the terminal is gone
 }
 
@@ -264,6 +265,8 @@ type actor struct {
 	turn func(context.Context, *bridge.Turn) (acp.PromptResponse, error)
 	over chan struct{} // closed when the handler of the prompt has returned
 
+	parallel bool // the calls of the turn run at once
+
 	mu sync.Mutex
 	// guards following
 	all    []*owned // every command that has started, in the order in which that was known
@@ -295,6 +298,9 @@ func (x *actor) newTask() (*task, terminal.Command) {
 	case x.chance(10):
 		cmd.Environment = bridge.EnvironmentClient
 	}
+	if x.chance(20) {
+		cmd.OutputLimit = 100 + x.rng.IntN(300) // its start is lost before anybody has seen it
+	}
 	if x.chance(10) {
 		cmd.Timeout = 100*time.Millisecond + x.upTo(3*time.Second)
 	}
@@ -305,13 +311,20 @@ func (x *actor) newTask() (*task, terminal.Command) {
 func (x *actor) own(o *owned) *owned {
 	how, _ := x.s.Presentation(o.term.Info().ID)
 	o.client = how == bridge.PresentClient
+	x.round.mu.Lock()
+	if want := o.cmd.Environment != bridge.EnvironmentLocal; o.client != want && (o.client || !x.alone) {
+		x.Errorf("%s is to run in %q, and runs in the client: %v", o.name, o.cmd.Environment, o.client)
+	}
+	lost := x.lost
+	x.round.mu.Unlock()
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	o.killed = o.killed || x.closed || lost
 	x.all = append(x.all, o)
 	return o
 }
 
-// live counts the commands that take a background slot.
+// slots counts the commands that take a background slot.
 func (x *actor) slots() int {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -328,7 +341,7 @@ func (x *actor) slots() int {
 func (x *actor) prompt() {
 	var open []*owned // of calls that have not ended when the turn does
 	var plans []func(context.Context, *bridge.Turn)
-	parallel := x.chance(30)
+	x.parallel = x.chance(30)
 	for range 1 + x.rng.IntN(3) {
 		plans = append(plans, x.call(&open))
 	}
@@ -337,7 +350,7 @@ func (x *actor) prompt() {
 	x.turn = func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
 		var all sync.WaitGroup
 		for _, plan := range plans {
-			if parallel {
+			if x.parallel {
 				all.Go(func() { plan(ctx, t) })
 			} else {
 				plan(ctx, t)
@@ -371,6 +384,11 @@ func (x *actor) prompt() {
 	if d := time.Since(start); d > 3*(terminal.CreateTimeout+30*time.Second) {
 		x.Errorf("the prompt took %v", d)
 	}
+	x.mu.Lock()
+	for _, o := range open {
+		o.killed = true
+	}
+	x.mu.Unlock()
 	if lost || closed {
 		return
 	}
@@ -378,7 +396,6 @@ func (x *actor) prompt() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, o := range open {
-		o.killed = true
 		if o.live() && !strings.Contains(messages, o.term.Info().ID) {
 			x.Errorf("the turn is over, and nobody says that its %s may run", o.name)
 		}
@@ -432,10 +449,14 @@ func (x *actor) call(open *[]*owned) func(context.Context, *bridge.Turn) {
 			call.End("", nil)
 			ended = true
 		}
+		x.mu.Lock()
+		defer x.mu.Unlock()
 		if !ended {
-			x.mu.Lock()
-			defer x.mu.Unlock()
 			*open = append(*open, mine...)
+		} else if ctx.Err() != nil { // which came first, the end of the call or that of the turn?
+			for _, o := range mine {
+				o.killed = true
+			}
 		}
 	}
 }
@@ -445,11 +466,14 @@ func (x *actor) startBackground(ctx context.Context, call *bridge.Call, k *task,
 	before := x.slots()
 	term, err := call.StartBackground(ctx, cmd)
 	if err != nil {
-		if errors.Is(err, terminal.ErrTooMany) && before == 0 {
-			x.Errorf("no slot is free, and none is taken")
+		if errors.Is(err, terminal.ErrTooMany) && before < maxBackground && !x.parallel {
+			x.Errorf("no slot is free, and %d are taken", before)
 		}
 		x.started(k, err)
 		return nil
+	}
+	if after := x.slots(); after >= maxBackground && !x.parallel {
+		x.Errorf("a slot was free, and %d were taken", after)
 	}
 	return []*owned{x.own(&owned{task: k, cmd: cmd, term: term, slot: true})}
 }
@@ -491,7 +515,11 @@ func (x *actor) exec(ctx context.Context, call *bridge.Call, k *task, cmd termin
 	}
 	o := x.own(&owned{task: k, cmd: cmd, term: term, slot: res.Outcome == terminal.Running, killed: ctx.Err() != nil})
 	if res.Outcome.Ended() {
-		x.judge(o, res.Output, res.Outcome, res.Exit, err)
+		text := res.Output
+		if res.Truncated {
+			text = terminal.GapMark + text
+		}
+		x.judge(o, text, res.Outcome, res.Exit, err)
 	} else if promote == 0 && err == nil {
 		x.Errorf("%s runs, and Exec has returned: %+v", k.name, res)
 	}
@@ -538,7 +566,7 @@ func (x *actor) judge(o *owned, text string, outcome terminal.Outcome, exit term
 		}
 	case terminal.Stopped, terminal.Cancelled:
 		x.mu.Lock()
-		if !o.killed && !x.closed {
+		if !o.killed {
 			bad("nobody has stopped it")
 		}
 		x.mu.Unlock()
@@ -646,9 +674,17 @@ func (x *actor) run(turns int) {
 	}
 }
 
+// end notes that what runs is about to be stopped. Called with mu held.
+func (x *actor) end() {
+	for _, o := range x.all {
+		o.killed = o.killed || o.live()
+	}
+}
+
 func (x *actor) close() {
 	x.mu.Lock()
 	x.closed = true
+	x.end()
 	x.mu.Unlock()
 	start := time.Now()
 	err := x.s.Close()
@@ -697,6 +733,11 @@ func (r *round) weather(rng *rand.Rand, stop <-chan struct{}, actors []*actor) {
 			r.mu.Lock()
 			r.lost = true
 			r.mu.Unlock()
+			for _, x := range actors {
+				x.mu.Lock()
+				x.end()
+				x.mu.Unlock()
+			}
 			r.c.Disconnect()
 		}
 	}
@@ -771,6 +812,9 @@ func (r *round) fault(rng *rand.Rand, x *actor) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.did["fault"]++
+	if m == toCreate && (tr.effect == empty || tr.fault.Error != nil && tr.fault.Error.Code == -32601) {
+		r.alone = true
+	}
 	switch {
 	case m == toRelease && tr.effect == refused && !tr.acts:
 		r.kept[x.id]++
