@@ -530,55 +530,6 @@ func TestEndedHoldsNoDescriptor(t *testing.T) {
 	})
 }
 
-// A flood stays within its bounds, whoever reads.
-func TestFloodIsBounded(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes seconds")
-	}
-	modes(t, func(t *testing.T, tty bool) {
-		m := newManager(t, nil)
-		term := start(t, m, terminal.Command{Line: "yes a line of output that goes on and on", TTY: tty})
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-		defer cancel()
-		var wg sync.WaitGroup
-		for range 10 {
-			wg.Go(func() {
-				for cursor := int64(0); ; {
-					out, err := term.ReadOutput(ctx, cursor, time.Second)
-					if err != nil {
-						return
-					}
-					if out.NextCursor <= cursor {
-						t.Errorf("a read at %d went on at %d", cursor, out.NextCursor)
-						return
-					}
-					cursor = out.NextCursor
-				}
-			})
-		}
-		var most uint64
-		for ctx.Err() == nil {
-			var stats runtime.MemStats
-			runtime.GC()
-			runtime.ReadMemStats(&stats)
-			most = max(most, stats.HeapAlloc)
-			time.Sleep(100 * time.Millisecond)
-		}
-		wg.Wait()
-		if most > 64<<20 {
-			t.Errorf("the heap had %d MiB", most>>20)
-		}
-		out, err := term.ReadOutput(t.Context(), 0, 0)
-		if err != nil || !out.Truncated {
-			t.Errorf("from the start: truncated is %v, %v", out.Truncated, err)
-		}
-		lines, cursor := term.(terminal.LineCounter).EvictedLines()
-		if want := int64(len("a line of output that goes on and on\n")); cursor/want != lines {
-			t.Errorf("%d lines before %d, want %d", lines, cursor, cursor/want)
-		}
-	})
-}
-
 // The bytes of all terminals together are bounded: ended ones give way, and
 // live ones keep less than their limit.
 func TestManagerBytes(t *testing.T) {
