@@ -34,7 +34,10 @@
 //
 // A terminal ends lines with LF, without CR. While a program has switched off
 // line editing, what it asks its terminal is answered: for the cursor's position
-// (always 1;1), the terminal's kind and its colours.
+// (always 1;1), the terminal's kind and its colours. A command with TTY and
+// without Stdin is told by its environment (PAGER and the like) to use no pager;
+// Command.Env may say otherwise. A pager that it starts all the same ends, but
+// one of root may find a way to wait for a key.
 package localterm
 
 import (
@@ -115,13 +118,14 @@ type Options struct {
 
 // A Manager is a [terminal.Manager] of processes. Make it with [New].
 type Manager struct {
-	opts   Options
-	env    execenv.Env
-	own    *execenv.Local // closed by Close; nil if the executors are the caller's
-	ending chan struct{}  // closed when Close begins
-	swept  chan struct{}  // closed when own is
-	close  func() error   // the one Close
-	ids    atomic.Int64   // given by the default NewID
+	opts    Options
+	env     execenv.Env
+	unpaged execenv.Env    // env without pagers
+	own     *execenv.Local // closed by Close; nil if the executors are the caller's
+	ending  chan struct{}  // closed when Close begins
+	swept   chan struct{}  // closed when own is
+	close   func() error   // the one Close
+	ids     atomic.Int64   // given by the default NewID
 
 	// mu is taken after the lock of a buffer, which grows under it.
 	mu sync.Mutex
@@ -162,6 +166,7 @@ func New(opts *Options) *Manager {
 	} else {
 		m.env = execenv.ClassShell.Env()
 	}
+	m.unpaged = m.env.With(noPagers)
 	if o.Executors == nil {
 		m.own = execenv.NewLocal(&execenv.LocalOptions{Grace: o.Grace})
 		o.Executors = map[string]execenv.Executor{Local: m.own}
@@ -174,6 +179,11 @@ func New(opts *Options) *Manager {
 		}
 	}
 	return m
+}
+
+// noPagers are for a command that has a terminal, and nobody at its keyboard.
+var noPagers = map[string]string{
+	"PAGER": "cat", "GIT_PAGER": "cat", "MANPAGER": "cat", "SYSTEMD_PAGER": "cat", "GH_PAGER": "cat",
 }
 
 // Start implements [terminal.Manager]. Besides the errors that it names, a
@@ -293,9 +303,13 @@ func (m *Manager) spec(cmd terminal.Command) (execenv.Spec, error) {
 	spec := execenv.Spec{
 		Class: execenv.ClassShell,
 		Dir:   cmp.Or(cmd.Dir, m.opts.Dir),
-		Env:   m.env.With(cmd.Env),
+		Env:   m.env,
 		Group: true,
 	}
+	if cmd.TTY && !cmd.Stdin {
+		spec.Env = m.unpaged
+	}
+	spec.Env = spec.Env.With(cmd.Env)
 	if spec.Dir != "" && !filepath.IsAbs(spec.Dir) {
 		return spec, fmt.Errorf("%w: directory %q is relative: give an absolute path", terminal.ErrBadCommand, spec.Dir)
 	}

@@ -335,6 +335,19 @@ func TestStartErrors(t *testing.T) {
 	if err := os.WriteFile(plain, []byte("#!/bin/sh\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	script := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	busy := script("busy", "#!/bin/sh\n")
+	writer, err := os.OpenFile(busy, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Close()
 	word := strings.Repeat("x", terminal.MaxWord)
 	many := append([]string{"echo"}, slices.Repeat([]string{word[1:]}, 100)...)
 	for name, test := range map[string]struct {
@@ -349,6 +362,10 @@ func TestStartErrors(t *testing.T) {
 		"missing program":  {terminal.Command{Args: []string{"no-such-program"}}, execenv.ErrNoCommand, "no-such-program"},
 		"missing path":     {terminal.Command{Args: []string{dir + "/no"}}, fs.ErrNotExist, dir + "/no"},
 		"no permission":    {terminal.Command{Args: []string{plain}}, execenv.ErrNotExecutable, plain},
+		"a directory":      {terminal.Command{Args: []string{dir}, TTY: true}, execenv.ErrIsDirectory, dir},
+		"interpreter":      {terminal.Command{Args: []string{script("lost", "#!/no/such/sh\n")}}, execenv.ErrBadInterpreter, "/no/such/sh"},
+		"exec format":      {terminal.Command{Args: []string{script("junk", "echo\n")}, TTY: true}, execenv.ErrExecFormat, "junk"},
+		"text file busy":   {terminal.Command{Args: []string{busy}}, execenv.ErrTextBusy, busy},
 		"missing shell":    {terminal.Command{Line: "pwd", Shell: dir + "/no"}, fs.ErrNotExist, dir + "/no"},
 		"environment":      {terminal.Command{Line: "pwd", Environment: "mars"}, terminal.ErrBadCommand, `"mars"`},
 		"line":             {terminal.Command{Line: word}, terminal.ErrTooLarge, strconv.Itoa(terminal.MaxWord - 1)},
