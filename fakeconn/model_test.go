@@ -242,9 +242,10 @@ type owned struct {
 	*task
 	cmd    terminal.Command
 	term   terminal.Terminal
-	client bool // where it runs
-	killed bool // by us, or by the turn that owned it
-	slot   bool // it takes one of the background slots
+	client bool        // where it runs
+	killed bool        // by us, or by the turn that owned it
+	slot   bool        // it takes one of the background slots
+	seen   chan string // what a reader has seen of it, when it has ended; nil without
 }
 
 func (o *owned) live() bool {
@@ -287,6 +288,9 @@ func (x *actor) newTask() (*task, terminal.Command) {
 		interval: 10*time.Millisecond + x.upTo(400*time.Millisecond),
 		code:     x.rng.IntN(3),
 		stubborn: x.chance(10),
+	}
+	if x.chance(25) { // more than is read in time, where little is kept
+		k.lines, k.interval = 10+x.rng.IntN(100), time.Millisecond+x.upTo(20*time.Millisecond)
 	}
 	x.round.mu.Lock()
 	x.jobs[k.name] = k
@@ -412,11 +416,15 @@ func (x *actor) call(open *[]*owned) func(context.Context, *bridge.Turn) {
 		background bool
 		promote    time.Duration // when End comes while Exec waits; 0 is never
 		giveUp     time.Duration // when the agent's own context ends; 0 is never
+		look       time.Duration // how often somebody reads its output; 0 is never
 	}
 	var steps []step
 	for range 1 + x.rng.IntN(2) {
 		k, cmd := x.newTask()
 		st := step{k: k, cmd: cmd, background: x.chance(40)}
+		if x.chance(40) {
+			st.look = time.Millisecond + x.upTo(3*time.Second)
+		}
 		if x.chance(15) {
 			st.promote = x.upTo(3 * time.Second)
 		}
@@ -436,7 +444,7 @@ func (x *actor) call(open *[]*owned) func(context.Context, *bridge.Turn) {
 				ctx, cancel = context.WithTimeout(ctx, st.giveUp)
 			}
 			if st.background {
-				mine = append(mine, x.startBackground(ctx, call, st.k, st.cmd)...)
+				mine = append(mine, x.startBackground(ctx, call, st.k, st.cmd, st.look)...)
 			} else {
 				o, promoted := x.exec(ctx, call, st.k, st.cmd, st.promote)
 				mine = append(mine, o...)
@@ -461,7 +469,7 @@ func (x *actor) call(open *[]*owned) func(context.Context, *bridge.Turn) {
 	}
 }
 
-func (x *actor) startBackground(ctx context.Context, call *bridge.Call, k *task, cmd terminal.Command) []*owned {
+func (x *actor) startBackground(ctx context.Context, call *bridge.Call, k *task, cmd terminal.Command, look time.Duration) []*owned {
 	x.count("background")
 	before := x.slots()
 	term, err := call.StartBackground(ctx, cmd)
@@ -475,7 +483,32 @@ func (x *actor) startBackground(ctx context.Context, call *bridge.Call, k *task,
 	if after := x.slots(); after >= maxBackground && !x.parallel {
 		x.Errorf("a slot was free, and %d were taken", after)
 	}
-	return []*owned{x.own(&owned{task: k, cmd: cmd, term: term, slot: true})}
+	o := &owned{task: k, cmd: cmd, term: term, slot: true}
+	if look > 0 {
+		o.seen = make(chan string, 1)
+		go follow(term, look, o.seen) // ends with the command; settle receives
+	}
+	return []*owned{x.own(o)}
+}
+
+// follow reads an output now and then until its end.
+func follow(t terminal.Terminal, every time.Duration, seen chan<- string) {
+	var b strings.Builder
+	for cursor := int64(0); ; time.Sleep(every) {
+		out, err := t.ReadOutput(context.Background(), cursor, every)
+		if err != nil {
+			fmt.Fprint(&b, err) // which nobody wrote
+		}
+		if out.Truncated {
+			b.WriteString(terminal.GapMark)
+		}
+		b.WriteString(out.Text)
+		cursor = out.NextCursor
+		if out.EOF() {
+			seen <- b.String()
+			return
+		}
+	}
 }
 
 // started judges a start that failed.
@@ -642,6 +675,9 @@ func (x *actor) settle() {
 		}
 		info := o.term.Info()
 		x.judge(o, b.String(), info.Outcome, info.Exit, info.Err)
+		if o.seen != nil {
+			x.judge(o, <-o.seen, info.Outcome, info.Exit, info.Err)
+		}
 	}
 }
 
