@@ -60,7 +60,7 @@ var methods = []string{toCreate, toOutput, toWait, toKill, toRelease}
 
 const (
 	short = 300 * time.Millisecond
-	long  = 40 * time.Second // more than terminal.CreateTimeout
+	long  = 47 * time.Second // more than terminal.CreateTimeout and all that may follow before a Close is over
 )
 
 func troubles() []trouble {
