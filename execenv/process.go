@@ -154,6 +154,9 @@ func (p *process) start() error {
 		return explain(err, l.path, l.dir)
 	}
 
+	// Before anybody looks who else holds the outputs.
+	closeAll(p.theirs)
+	p.theirs = nil
 	if p.session != nil {
 		if p.session.group = p.child.group; p.session.group == nil {
 			group.put()
