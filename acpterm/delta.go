@@ -22,6 +22,7 @@ type stream struct {
 	cleared bool   // a snapshot since then was empty
 	cut     bool   // the client said once that it truncated
 	gap     bool   // what was returned last ends in a gap
+	open    bool   // what was returned last may end in an escape sequence
 }
 
 // minOverlap is how many bytes two snapshots must share to prove where one goes
@@ -70,15 +71,30 @@ func (s *stream) mark(text string, gap place) string {
 	if text != "" || gap != nowhere {
 		s.gap = gap == after || gap == before && text == ""
 	}
+	escapes := strings.Contains(text, "\x1b")
 	switch {
 	case gap == before && !had:
-		return terminal.GapMark + text
+		text, s.open = mark(s.open)+text, escapes
 	case gap == after && (!had || text != ""):
-		return text + terminal.GapMark
-	case text == "" && gap != nowhere:
-		s.gap = true
+		text, s.open = text+mark(s.open || escapes), false
+	default:
+		s.gap = s.gap || text == "" && gap != nowhere
+		s.open = escapes || s.open && len(text) < openSequence
 	}
 	return text
+}
+
+// openSequence is how far back an escape sequence may have begun that is not
+// over. It is long: an operating system command carries text.
+const openSequence = 4 << 10
+
+// mark is the mark of a gap. An escape sequence that may be open would take it for
+// a part of itself.
+func mark(open bool) string {
+	if open {
+		return text.Cancel + terminal.GapMark
+	}
+	return terminal.GapMark
 }
 
 // compare returns the new text of a snapshot, and where something is missing,

@@ -54,6 +54,14 @@ func TestStream(t *testing.T) {
 			{strings.Repeat("yes\n", 50), true, ""},
 			{strings.Repeat("yes\n", 49) + "end\n", true, "end\n"}, // behind the mark
 		}},
+		{"a mark behind an escape sequence that is not over ends it", 200, false, []shot{
+			{strings.Repeat("\x1b", 200), true, gap + strings.Repeat("\x1b", 200)},
+			{strings.Repeat("\x1b", 200), true, text.Cancel + gap},
+			{lines(0, 6), true, lines(0, 6)},
+			{lines(90, 96), true, gap + lines(90, 96)},
+			{"\x1b]0;a title" + lines(0, 6), true, gap + "\x1b]0;a title" + lines(0, 6)},
+			{lines(90, 96), true, text.Cancel + gap + lines(90, 96)},
+		}},
 		{"a client that keeps the head, known", 100, true, []shot{
 			{lines(0, 2), false, lines(0, 2)},
 			{lines(0, 3), true, lines(2, 3) + gap},

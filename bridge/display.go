@@ -201,7 +201,7 @@ func (e *excerpt) read(ctx context.Context, t terminal.Terminal, cursor int64) (
 			return cursor, err
 		}
 		if o.Truncated {
-			e.add(terminal.GapMark)
+			e.add(text.Cancel + terminal.GapMark)
 		}
 		e.add(o.Text)
 		cursor = o.NextCursor

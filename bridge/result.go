@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/termbridge/termbridge/internal/text"
@@ -87,7 +88,7 @@ func readPlain(t terminal.Terminal, limit int, fresh time.Duration) (out string,
 	for {
 		o, err := t.ReadOutput(ctx, cursor, wait)
 		_, _ = p.Write([]byte(o.Text))
-		truncated = truncated || o.Truncated
+		truncated = truncated || o.Truncated || strings.Contains(o.Text, terminal.GapMark)
 		cursor = o.NextCursor
 		switch {
 		case err == nil && o.More:

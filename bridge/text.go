@@ -5,6 +5,7 @@ import (
 	"time"
 
 	acp "github.com/coder/acp-go-sdk"
+	"github.com/termbridge/termbridge/internal/text"
 	"github.com/termbridge/termbridge/terminal"
 	"github.com/termbridge/termbridge/view"
 )
@@ -45,7 +46,7 @@ func (p *textPresenter) follow(ctx context.Context) {
 				return
 			}
 			if o.Truncated {
-				_, _ = plain.Write([]byte(terminal.GapMark))
+				_, _ = plain.Write([]byte(text.Cancel + terminal.GapMark))
 			}
 			_, _ = plain.Write([]byte(o.Text))
 			cursor = o.NextCursor
@@ -53,14 +54,14 @@ func (p *textPresenter) follow(ctx context.Context) {
 				break
 			}
 		}
-		text := plain.String()
+		now := plain.String()
 		c.readReleased()
 		s.mu.Lock()
-		if c.ending || text == p.text {
+		if c.ending || now == p.text {
 			s.mu.Unlock()
 			continue
 		}
-		p.text = text
+		p.text = now
 		content, embeds := c.compose(false)
 		u := s.put(c, acp.SessionToolCallUpdate{Content: content}, embeds...)
 		s.mu.Unlock()

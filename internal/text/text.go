@@ -52,6 +52,10 @@ func Incomplete[T ~string | ~[]byte](b T) int {
 	return 0
 }
 
+// Cancel is the control character CAN, which ends an escape sequence that is not
+// over (ECMA-48 8.3.6) and does nothing else.
+const Cancel = "\x18"
+
 // Tail returns the last bytes of s, at most max, from the start of a rune on.
 func Tail[T ~string | ~[]byte](s T, max int) T {
 	if len(s) <= max {
