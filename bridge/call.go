@@ -277,7 +277,7 @@ func (c *Call) leave(k *command) {
 // outcome is [terminal.Running].
 //
 // When ctx or the turn ends the command is stopped, and its Result is returned
-// with the Cause. A Result and an error are returned, too, when the connection is
+// with the Cause, and with what went wrong if it is not known to have ended. A Result and an error are returned, too, when the connection is
 // gone ([terminal.ErrConnectionLost]), when nobody knows how the command ended,
 // and when its output could not be read. A command that did not start has no
 // Result: see [terminal.Manager] for the errors; a client that refused is an
@@ -325,6 +325,9 @@ func (c *Call) outcome(ctx context.Context, k *command) (*Result, error) {
 			r.Outcome = terminal.Unknown // the stop is not confirmed
 		case closed(c.turn.done) && !errors.Is(cause, errTurnOver):
 			r.Outcome = terminal.Cancelled
+		}
+		if info := k.term.Info(); unconfirmed(info) && info.Err != nil {
+			return r, fmt.Errorf("%w; %w", cause, info.Err)
 		}
 		return r, cause
 	}

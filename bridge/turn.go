@@ -255,13 +255,25 @@ func (t *Turn) settle() (unknown []string) {
 		case <-wait:
 		case <-s.b.lost:
 		case <-ctx.Done():
-			if !closed(wait) {
-				unknown = append(unknown, describe(k, term))
-			}
 		}
 		cancel()
+		switch {
+		case s.b.gone():
+		case !closed(wait), term != nil && unconfirmed(term.Info()):
+			unknown = append(unknown, describe(k, term))
+		}
 	}
 	return unknown
+}
+
+// unconfirmed reports that a command counts as ended because it was stopped, and
+// that nobody has said that it has, or that something of it is known to run.
+func unconfirmed(info terminal.Info) bool {
+	switch info.Outcome {
+	case terminal.Stopped, terminal.Cancelled, terminal.TimedOut:
+		return len(info.Left) > 0 || info.Err != nil && !info.Exit.Known()
+	}
+	return false
 }
 
 // describe names a command to a person.

@@ -2,12 +2,14 @@ package bridge_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	acp "github.com/coder/acp-go-sdk"
@@ -339,6 +341,37 @@ func TestCancelRaces(t *testing.T) {
 
 // cancelWindow is longer than a cancel is kept.
 const cancelWindow = 200 * time.Millisecond
+
+// A cancel that the client does not confirm is no end: the answer says so.
+func TestCancelIsNotConfirmed(t *testing.T) {
+	for name, fault := range map[string][]fakeconn.Fault{
+		"never answered": {{Method: "terminal/kill", Drop: true}, {Method: "terminal/release", Drop: true}},
+		"nothing done":   {{Method: "terminal/kill", Result: json.RawMessage("{}")}, {Method: "terminal/release", Result: json.RawMessage("{}")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := open(t, client, nil)
+				for _, f := range fault {
+					w.c.Inject(f)
+				}
+				time.AfterFunc(time.Second, func() { w.c.Cancel(context.Background(), w.id) })
+				w.must(acp.StopReasonCancelled, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
+					r, err := t.ToolCall(card("1")).Exec(ctx, line("sleep 1h"))
+					if r == nil || r.Outcome != terminal.Cancelled || !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "terminal/kill") {
+						w.Errorf("Exec: %+v, %v", r, err)
+					}
+					return done, err
+				})
+				if words := w.c.Messages(w.id); !strings.Contains(words, "Not confirmed to have ended") {
+					w.Errorf("the agent said %q", words)
+				}
+				w.s.Close()
+				w.local.Close()
+				w.c.Close() // the client's terminal is the leak that was reported
+			})
+		})
+	}
+}
 
 // Closing the session ends its turns as cancelled, and everything that runs.
 func TestCloseSession(t *testing.T) {
