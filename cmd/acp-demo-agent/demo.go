@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -88,8 +90,9 @@ func runDemo(args []string) int {
 	defer stop()
 
 	_, noColor := os.LookupEnv("NO_COLOR")
+	out := &output{w: os.Stdout}
 	d := &demo{
-		screen:   newScreen(os.Stdout, !noColor && isTerminal(os.Stdout)),
+		screen:   newScreen(out, !noColor && isTerminal(os.Stdout)),
 		sabotage: *sabotage,
 	}
 	d.screen.line("An ACP agent runs shell commands, and this program is its client, too.")
@@ -107,7 +110,24 @@ func runDemo(args []string) int {
 	if !d.sum() || failed {
 		return exitFailed
 	}
+	if out.err != nil {
+		fmt.Fprintf(os.Stderr, "%s: nobody could see it: %v\n", fs.Name(), out.err)
+		return exitFailed
+	}
 	return exitOK
+}
+
+// An output remembers that it could not be written. It is written to by one
+// screen, under its lock.
+type output struct {
+	w   io.Writer
+	err error
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	n, err := o.w.Write(b)
+	o.err = cmp.Or(o.err, err)
+	return n, err
 }
 
 // A demo plays the scenes.

@@ -131,7 +131,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, o *Options) error {
 	guard := acpterm.GuardReader(in)
 	guard.SetLogger(a.opts.Logger)
 	conn := acp.NewAgentSideConnection(a, w, guard)
-	conn.SetLogger(a.opts.Logger)
+	conn.SetLogger(slog.New(discreet{a.opts.Logger.Handler()}))
 	a.Connect(conn)
 	guard.Open()
 

@@ -791,3 +791,50 @@ func TestEOF(t *testing.T) {
 		}
 	})
 }
+
+// A client that does nothing about a kill: nothing is called ended that is not
+// known to be.
+func TestStopIsNotConfirmed(t *testing.T) {
+	with(t, kinds[0], nil, func(f *fixture) {
+		kill := f.Inject(fakeconn.Fault{Method: acp.ClientMethodTerminalKill, Result: json.RawMessage("{}")})
+		card, r := f.one("run --timeout 1s -- sleep 100h")
+		check(f.T, "timeout: status", card.Status, acp.ToolCallStatusFailed)
+		check(f.T, "timeout: outcome", r.Outcome, terminal.TimedOut)
+		contains(f.T, "timeout: error", r.Error, "has not said that the command has ended")
+		contains(f.T, "timeout: message", f.Messages(), "not known to have ended")
+
+		_, job := f.one("bg -- sleep 100h")
+		card, r = f.one("kill " + job.ID)
+		check(f.T, "kill: status", card.Status, acp.ToolCallStatusFailed)
+		contains(f.T, "kill: error", r.Error, job.ID+" is not known to have ended")
+
+		time.AfterFunc(time.Second, func() { _ = f.Cancel(f.Context(), f.id) })
+		resp, err := f.Prompt(f.Context(), f.id, "!sleep 100h")
+		if err != nil || resp.StopReason != acp.StopReasonCancelled {
+			f.Fatalf("cancel: %v, %v", resp, err)
+		}
+		cards := f.Host().Cards(f.id)
+		r = report(f.T, cards[len(cards)-1])
+		check(f.T, "cancel: outcome", r.Outcome, terminal.Cancelled)
+		contains(f.T, "cancel: error", r.Error, "has not said that the command has ended")
+		contains(f.T, "cancel: message", f.Messages(), "was cancelled; it is not known to have ended")
+		if n := kill.Hits(); n != 3 {
+			f.Errorf("%d kills of 3 commands", n)
+		}
+	})
+}
+
+// Errors say what to do.
+func TestAdvice(t *testing.T) {
+	with(t, kinds[0], nil, func(f *fixture) {
+		f.Inject(fakeconn.Fault{Method: acp.ClientMethodTerminalCreate, N: 1, Error: &acp.RequestError{Code: -32603, Message: "not today"}})
+		_, r := f.one("!echo x")
+		contains(f.T, "refused", r.Error, "not today")
+		contains(f.T, "refused", r.Error, "allow it in the client")
+		for range terminal.MaxBackground {
+			f.one("bg -- sleep 100h")
+		}
+		_, r = f.one("bg -- sleep 100h")
+		contains(f.T, "too many", r.Error, "end one with kill ID")
+	})
+}

@@ -1,10 +1,15 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
+	"github.com/coder/acp-go-sdk"
+
+	"github.com/termbridge/termbridge/acpterm"
+	"github.com/termbridge/termbridge/execenv"
 	"github.com/termbridge/termbridge/internal/text"
 	"github.com/termbridge/termbridge/terminal"
 )
@@ -72,6 +77,10 @@ func describe(title string, r Report) string {
 
 func howItStands(r Report) string {
 	after := " after " + duration(r.DurationMS)
+	stopped := " and was stopped" + after
+	if r.unconfirmed() {
+		stopped = "; it is not known to have ended" + after
+	}
 	switch r.Outcome {
 	case terminal.Running:
 		return "is running"
@@ -83,11 +92,14 @@ func howItStands(r Report) string {
 	case terminal.Signalled:
 		return "was ended by " + signal(r) + after
 	case terminal.TimedOut:
-		return "reached its timeout and was stopped" + after + "; what it had written is kept"
+		return "reached its timeout" + stopped + "; what it had written is kept"
 	case terminal.Stopped:
+		if r.unconfirmed() {
+			return "was to be stopped" + stopped
+		}
 		return "was stopped" + after
 	case terminal.Cancelled:
-		return "was cancelled and stopped" + after
+		return "was cancelled" + stopped
 	case terminal.StoppedByClient:
 		return "was stopped in the client" + after
 	case terminal.ConnectionLost:
@@ -96,6 +108,25 @@ func howItStands(r Report) string {
 		return "failed: " + r.Error
 	}
 	return "ended" + after + "; nobody could say how"
+}
+
+// advice says what to do about an error whose text does not.
+func advice(err error) string {
+	var refused *acp.RequestError
+	switch {
+	case err == nil:
+	case errors.Is(err, terminal.ErrTooMany):
+		return "end one with kill ID, or wait for one with wait ID"
+	case errors.Is(err, acpterm.ErrBadReply):
+		return "update the client, or start the agent with --policy local"
+	case errors.As(err, &refused):
+		return "the command did not run: allow it in the client, or start the agent with --policy local"
+	case errors.Is(err, terminal.ErrNoInput):
+		return "commands with input run locally: start the agent with --policy prefer or local"
+	case errors.Is(err, execenv.ErrNoCommand):
+		return "check the name, or give the program's absolute path"
+	}
+	return ""
 }
 
 func signal(r Report) string {

@@ -91,6 +91,15 @@ func (r *Report) setError(err error) {
 	}
 }
 
+// unconfirmed reports that the command was stopped, and that nobody has said that
+// it has ended.
+func (r *Report) unconfirmed() bool { return r.Error != "" && r.ExitCode == nil && r.Signal == nil }
+
+// helpReport is the Report of help, which runs nothing and succeeds.
+func helpReport() Report {
+	return Report{Outcome: terminal.Exited, ExitCode: new(0), Output: helpText, Transport: bridge.PresentText}
+}
+
 // report is what Info says about a command.
 func report(info terminal.Info, p bridge.Presentation, terminalID string) Report {
 	r := Report{

@@ -131,7 +131,7 @@ func (t *turn) do(ctx context.Context, call *bridge.Call, req request) {
 	case verbJobs:
 		t.jobs(ctx, call)
 	case verbHelp:
-		t.end(ctx, call, map[string]string{"output": helpText}, helpText, nil, helpText)
+		t.end(ctx, call, helpReport(), helpText, nil, helpText)
 	default:
 		term, err := t.command(req.id)
 		if err != nil {
@@ -195,6 +195,9 @@ func (t *turn) fail(ctx context.Context, call *bridge.Call, req request, err err
 		r.Outcome = terminal.Cancelled
 		err = errTurnCancelled
 	}
+	if what := advice(err); what != "" {
+		err = fmt.Errorf("%w; %s", err, what)
+	}
 	r.setError(err)
 	t.end(ctx, call, r, r.Error, err, describe(req.title, r))
 }
@@ -240,9 +243,14 @@ func (t *turn) exec(ctx context.Context, call *bridge.Call, req request) {
 		budget = outputTextBudget
 	}
 	r.setOutput(result.Output, result.Truncated, budget)
-	if r.Outcome != terminal.Cancelled { // that needs no reason
-		r.setError(err)
+	reason := err
+	if r.Outcome == terminal.Cancelled { // that needs none, but for what it met
+		reason = nil
+		if term, _ := t.session.state.Get(r.ID); term != nil {
+			reason = term.Info().Err
+		}
 	}
+	r.setError(reason)
 	// The content is the bridge's: the terminal, or what the command has written.
 	t.end(ctx, call, r, "", err, describe(req.title, r))
 }
@@ -424,6 +432,10 @@ func (t *turn) kill(ctx context.Context, call *bridge.Call, req request, term te
 	info, err := t.session.state.Kill(req.id)
 	if err != nil {
 		t.failWith(ctx, call, req, t.report(info), err)
+		return
+	}
+	if r := t.report(info); r.unconfirmed() {
+		t.failWith(ctx, call, req, r, fmt.Errorf("%s is not known to have ended: %s", req.id, r.Error))
 		return
 	}
 	t.ended(ctx, call, req, term, t.report(info))
