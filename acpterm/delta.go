@@ -23,6 +23,7 @@ type stream struct {
 	cut     bool   // the client said once that it truncated
 	gap     bool   // what was returned last ends in a gap
 	open    bool   // what was returned last may end in an escape sequence
+	settled bool   // the command had exited when the last snapshot was taken
 }
 
 // minOverlap is how many bytes two snapshots must share to prove where one goes
@@ -166,6 +167,9 @@ func (s *stream) remember(snapshot string) {
 
 // slid handles a snapshot that may begin behind the start of the last.
 func (s *stream) slid(snapshot string) (string, place) {
+	if s.settled && s.skipped == 0 && snapshot == s.last {
+		return "", nowhere // nobody writes any more, so it has not slid by a period
+	}
 	defer s.remember(snapshot)
 	if s.skipped > 0 {
 		// A client that keeps more than it was asked for.

@@ -122,6 +122,18 @@ func TestStream(t *testing.T) {
 	}
 }
 
+// While a command runs, a window of equal lines may have slid by some of them and
+// look the same. After the exit it stands still.
+func TestStreamStandsStill(t *testing.T) {
+	window := strings.Repeat("yes\n", 50)
+	s := stream{limit: len(window)}
+	s.next(window, true, false)
+	s.settled = true
+	if got := s.next(window, true, true); got != "" {
+		t.Errorf("after the exit: %q", got)
+	}
+}
+
 func TestStreamEndsWithWhatWasHeldBack(t *testing.T) {
 	s := stream{limit: 100}
 	got := s.next("a\uFFFD", false, false) + s.next("a\uFFFD", false, true)

@@ -258,6 +258,7 @@ func (w *watch) snapshot(r reply[acp.TerminalOutputResponse]) {
 		w.failed()
 	} else {
 		w.failures = 0
+		w.stream.settled = w.complete
 		if text := w.stream.next(r.value.Output, r.value.Truncated, w.whole); text != "" {
 			grew = true
 			w.update(func(i *terminal.Info) {
