@@ -69,7 +69,7 @@ func fenced(output string) string {
 // describe says in one line how a command stands.
 func describe(title string, r Report) string {
 	s := code(title) + " " + howItStands(r)
-	if r.Error != "" && r.Outcome != terminal.Failed {
+	if r.Error != "" && r.Outcome != terminal.Failed && r.Error != errTurnCancelled.Error() {
 		s += ": " + r.Error
 	}
 	return s + ".\n"
@@ -99,6 +99,9 @@ func howItStands(r Report) string {
 		}
 		return "was stopped" + after
 	case terminal.Cancelled:
+		if r.ID == "" {
+			return "was cancelled before it had started"
+		}
 		return "was cancelled" + stopped
 	case terminal.StoppedByClient:
 		return "was stopped in the client" + after

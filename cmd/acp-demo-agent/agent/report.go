@@ -93,7 +93,9 @@ func (r *Report) setError(err error) {
 
 // unconfirmed reports that the command was stopped, and that nobody has said that
 // it has ended.
-func (r *Report) unconfirmed() bool { return r.Error != "" && r.ExitCode == nil && r.Signal == nil }
+func (r *Report) unconfirmed() bool {
+	return r.ID != "" && r.Error != "" && r.ExitCode == nil && r.Signal == nil
+}
 
 // helpReport is the Report of help, which runs nothing and succeeds.
 func helpReport() Report {
