@@ -162,7 +162,7 @@ func TestReplayOfMany(t *testing.T) {
 		k.client.Keep = -1
 		k.client.Wrap = func(c acp.Client) acp.Client { return slow{c} }
 		w := open(t, k, nil)
-		for i := range 2000 {
+		for i := range 700 {
 			r := bridge.Record{ToolCallID: acp.ToolCallId(fmt.Sprint(i)), Status: acp.ToolCallStatusCompleted, Text: "hello"}
 			if err := w.s.Replay(t.Context(), r); err != nil {
 				t.Fatal(i, err)
