@@ -263,6 +263,10 @@ func (b *Buffer) Await(ctx context.Context, cursor int64, wait time.Duration) er
 	return b.await(ctx, wait, func() bool { return b.end > cursor || b.closed })
 }
 
+// forever is a wait that needs no timer: to set one may wake the runtime's poller,
+// which costs processor time.
+const forever = 365 * 24 * time.Hour
+
 // await returns once ready does, which it calls with mu held at every change.
 func (b *Buffer) await(ctx context.Context, wait time.Duration, ready func() bool) error {
 	var timeout <-chan time.Time
@@ -278,7 +282,7 @@ func (b *Buffer) await(ctx context.Context, wait time.Duration, ready func() boo
 		wake := b.wake
 		b.mu.Unlock()
 
-		if timeout == nil {
+		if timeout == nil && wait < forever {
 			timer := time.NewTimer(wait)
 			defer timer.Stop()
 			timeout = timer.C
