@@ -83,8 +83,9 @@ func deaf(t *testing.T, c cell) bool {
 	var text string
 	var outcome terminal.Outcome
 	var exit terminal.Exit
-	turned := make(chan struct{})
+	begun, turned := make(chan struct{}), make(chan struct{})
 	agent.turn = func(ctx context.Context, turn *bridge.Turn) (acp.PromptResponse, error) {
+		close(begun)
 		defer close(turned)
 		bound := patience
 		if c.method == toCreate {
@@ -136,6 +137,7 @@ func deaf(t *testing.T, c cell) bool {
 	}
 	var all sync.WaitGroup
 	all.Go(func() { client.Prompt(context.Background(), "s", "go") }) // answered, or ended by Close
+	<-begun                                                           // a turn that is cancelled before does not run
 	switch c.phase {
 	case running:
 		inject(half / 2)
