@@ -886,11 +886,11 @@ func TestAMarkIsNoOutput(t *testing.T) {
 	// the mark is not shown as if a program had written it.
 	for limit := 100; limit < 140; limit++ {
 		run(t, nil, func(f *fixture) {
-			line := "parts "
+			var parts strings.Builder
 			for i := range 12 {
-				line += fmt.Sprintf("'output number %d,' 1s ", i)
+				fmt.Fprintf(&parts, "'output number %d,' 1s ", i)
 			}
-			term, err := f.m.Start(f.Context(), terminal.Command{Line: line + "end", OutputLimit: limit})
+			term, err := f.m.Start(f.Context(), terminal.Command{Line: "parts " + parts.String() + "end", OutputLimit: limit})
 			if err != nil {
 				f.Fatal(err)
 			}
