@@ -230,7 +230,7 @@ func TestInputBlockedIsIdle(t *testing.T) {
 func TestStartAndStop(t *testing.T) {
 	n := 40
 	if full() {
-		n = 1000
+		n = 300
 	}
 	m := newManager(t, nil)
 	for i := range n {
