@@ -487,6 +487,9 @@ var errUnsettled = errors.New("its end could not be waited for")
 func (m *Manager) shutdown() error {
 	m.mu.Lock()
 	m.closed = true
+	for _, t := range m.kept {
+		t.early = isClosed(t.sess.Exited())
+	}
 	close(m.ending) // every goroutine sees it
 	if m.expiry != nil {
 		m.expiry.Stop()

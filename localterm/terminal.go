@@ -33,6 +33,8 @@ type term struct {
 	done  chan struct{} // closed by Manager.ended, once out is closed and final is valid
 	final terminal.Info
 
+	early bool // it had exited when the Manager began to close; valid once ending is closed
+
 	// Manager.mu guards following
 	started   bool // and kept
 	abandoned bool // before it had started
@@ -144,7 +146,11 @@ func (t *term) halt() { t.stopOnce.Do(func() { close(t.stop) }) }
 func (t *term) supervise() {
 	asked := t.wait()
 	stopped := asked != ""
-	if stopped && isClosed(t.sess.Exited()) {
+	switch {
+	case asked != terminal.TimedOut && isClosed(t.m.ending) && !t.early:
+		// The executor may have ended it before anybody here could see why.
+		asked, stopped = terminal.Stopped, true
+	case stopped && isClosed(t.sess.Exited()):
 		asked = "" // it was faster
 	}
 	if !stopped {
