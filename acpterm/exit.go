@@ -22,7 +22,10 @@ func exitOf(code *int, signal *string) terminal.Exit {
 		return terminal.Exit{}
 	}
 	n := *code
-	if int64(n) > math.MaxInt32 {
+	switch {
+	case int64(n) > math.MaxUint32 || int64(n) < math.MinInt32:
+		return terminal.Exit{} // no system has it
+	case int64(n) > math.MaxInt32:
 		n = int(int32(uint32(n)))
 	}
 	if n < 0 {

@@ -1,6 +1,7 @@
 package acpterm
 
 import (
+	"math"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -35,6 +36,9 @@ func TestExitOf(t *testing.T) {
 		{nil, new("Unknown signal 77"), terminal.Exit{Signal: "Unknown signal 77"}},
 		{new(-9), nil, terminal.Exit{Signal: "SIGKILL"}},
 		{new(4294967287), nil, terminal.Exit{Signal: "SIGKILL"}}, // the same as uint32
+		{new(1 << 32), nil, terminal.Exit{}},                     // no success
+		{new(math.MaxInt64), nil, terminal.Exit{}},
+		{new(math.MinInt64), nil, terminal.Exit{}},
 		{new(-15), nil, terminal.Exit{Signal: "SIGTERM"}},
 	}
 	for _, test := range tests {

@@ -792,6 +792,43 @@ func TestPolling(t *testing.T) {
 	})
 }
 
+func TestAWaitThatAnswersTooEarly(t *testing.T) {
+	// Output that was there already does not mean that the command runs on.
+	for rule, test := range map[string]struct {
+		waits   []any // the replies; the last one for the rest
+		outcome terminal.Outcome
+		bound   time.Duration
+	}{
+		"the second wait tells":  {[]any{map[string]any{}, map[string]any{"exitCode": 3}}, terminal.Exited, 2 * time.Second},
+		"no wait ever tells":     {[]any{map[string]any{}}, terminal.Unknown, time.Minute},
+		"a code that is no code": {[]any{map[string]any{"exitCode": 1 << 33}}, terminal.Unknown, time.Minute},
+		"a negative one at once": {[]any{map[string]any{"exitCode": -9}}, terminal.Signalled, 2 * time.Second},
+	} {
+		t.Run(rule, func(t *testing.T) {
+			run(t, nil, func(f *fixture) {
+				f.c.Inject(fakeconn.Fault{Method: output, Reply: true, Edit: fakeconn.Remove("result.exitStatus")})
+				for i, reply := range test.waits {
+					n := i + 1
+					if n == len(test.waits) {
+						n = 0
+					}
+					f.c.Inject(fakeconn.Fault{Method: wait, N: n, Result: reply})
+				}
+				start := time.Now()
+				term := f.start("parts hi 200ms")
+				info := f.end(term)
+				if info.Outcome != test.outcome || info.Exit.Success() {
+					f.Errorf("%v, %v, %v; want %v", info.Outcome, info.Exit, info.Err, test.outcome)
+				}
+				if text := f.text(term); text != "hi" {
+					f.Errorf("the output is %q", text)
+				}
+				f.within(start, test.bound, "the end")
+			})
+		})
+	}
+}
+
 func TestAReadThatDoesNotWait(t *testing.T) {
 	// Nobody has read for long: what the client shows by now is asked for, and
 	// waited for as long as a read may take.

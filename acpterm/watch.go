@@ -20,6 +20,10 @@ const (
 	// it has ended, and not how.
 	patience = terminal.SettleTimeout
 
+	// longPatience is how long it may be quiet if it has written since, or just
+	// before: then what was said of its end came too early, or does not come.
+	longPatience = terminal.PollIdle
+
 	// maxWaits bounds the terminal/wait_for_exit of one terminal.
 	maxWaits = 8
 
@@ -276,10 +280,10 @@ func (w *watch) snapshot(r reply[acp.TerminalOutputResponse]) {
 			}
 		}
 	}
-	switch {
-	case grew && !w.endedVoid:
-		w.doubt = nil // it runs, whatever was said
-	case w.doubt != nil && w.waiting == 0 && w.waitErr == nil:
+	if grew && w.doubt != nil && !w.endedVoid {
+		w.doubt = time.After(longPatience) // it may well run, whatever was said
+	}
+	if w.doubt != nil && w.waiting == 0 && w.waitErr == nil {
 		w.askWait() // how?
 	}
 
