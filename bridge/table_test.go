@@ -18,7 +18,7 @@ import (
 )
 
 // The states of a command under a Call: the columns of the table in
-// docs/state-machine.md.
+// docs/architecture.md.
 const (
 	starting = iota
 	foreground
@@ -62,7 +62,7 @@ var errOwn = errors.New("the caller's own reason")
 
 const completed = acp.ToolCallStatusCompleted
 
-// rows is the table in docs/state-machine.md.
+// rows is the table in docs/architecture.md.
 var rows = []row{
 	{
 		event: "started, Call open", happen: func(s *subject) { s.release() },
@@ -221,7 +221,7 @@ func (w *world) lives() int {
 	return n
 }
 
-// Every cell of the table in docs/state-machine.md is as it says, on every route.
+// Every cell of the table in docs/architecture.md is as it says, on every route.
 func TestStateMachine(t *testing.T) {
 	for _, r := range rows {
 		for state, c := range r.cells {
@@ -398,17 +398,17 @@ func (m *heldManager) Start(ctx context.Context, cmd terminal.Command) (terminal
 
 // The table of the documentation is the one that is tested.
 func TestStateMachineIsDocumented(t *testing.T) {
-	doc, err := os.ReadFile("../docs/state-machine.md")
+	doc, err := os.ReadFile("../docs/architecture.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, ok := strings.Cut(string(doc), "\n## A command under a Call\n")
+	_, section, ok := strings.Cut(string(doc), "\n### A command under a Call\n")
 	if !ok {
 		t.Fatal("there is no such section")
 	}
 	var got, want []string
 	for l := range strings.Lines(section) {
-		if strings.HasPrefix(l, "## ") {
+		if strings.HasPrefix(l, "### ") {
 			break
 		}
 		if strings.HasPrefix(l, "|") && !strings.HasPrefix(l, "|---") {
@@ -424,6 +424,6 @@ func TestStateMachineIsDocumented(t *testing.T) {
 		want = append(want, "| "+strings.Join(texts, " | ")+" |")
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("the table of docs/state-machine.md (-tested +documented):\n%s", diff)
+		t.Errorf("the table of docs/architecture.md (-tested +documented):\n%s", diff)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/coder/acp-go-sdk"
 
 	"github.com/termbridge/termbridge/cmd/acp-demo-agent/agent"
+	"github.com/termbridge/termbridge/fakeconn"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -53,6 +54,19 @@ func TestAsk(t *testing.T) {
 }
 
 // A cancel closes the question, and nothing runs.
+// A client that cannot ask: nothing runs, and the error says what to do.
+func TestAskNobody(t *testing.T) {
+	for _, k := range kinds {
+		with(t, k, &agent.Options{Ask: true}, func(f *fixture) {
+			f.Inject(fakeconn.Fault{Method: acp.ClientMethodSessionRequestPermission, Error: acp.NewMethodNotFound("session/request_permission")})
+			card, r := f.one("!echo x")
+			check(f.T, "status", card.Status, acp.ToolCallStatusFailed)
+			contains(f.T, "error", r.Error, "start the agent without --ask")
+			check(f.T, "starts", f.starts("echo"), 0)
+		})
+	}
+}
+
 func TestAskAndCancel(t *testing.T) {
 	for _, k := range kinds {
 		t.Run(string(k.presentation), func(t *testing.T) {

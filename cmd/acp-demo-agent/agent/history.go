@@ -88,6 +88,7 @@ func loadHistory(dir string, id acp.SessionId) (*history, []historyEntry, error)
 	} else if info.Size() > 2*maxHistoryBytes {
 		return nil, nil, wrong("%d bytes are more than is ever kept", info.Size())
 	}
+	h.file = historyFile{} // what the file does not say is missing
 	d := json.NewDecoder(f)
 	d.DisallowUnknownFields()
 	if err := d.Decode(&h.file); err != nil {

@@ -131,6 +131,8 @@ func TestLoadSessionCorrupt(t *testing.T) {
 	for _, tt := range []struct{ name, data, want string }{
 		{"empty", "", "EOF"},
 		{"cut", string(good[:len(good)/2]), "unexpected EOF"},
+		{"nothing", "null", "version 0"},
+		{"no members", "{}", "version 0"},
 		{"no JSON", "hello", "invalid character"},
 		{"another shape", `{"entries": 3}`, "cannot unmarshal"},
 		{"another version", edit(`"version":1`, `"version":7`), "version 7"},

@@ -212,8 +212,15 @@ func (t *turn) permit(ctx context.Context, call *bridge.Call, req request) error
 	if err != nil {
 		return err
 	}
-	return call.Permit(ctx, string(key))
+	err = call.Permit(ctx, string(key))
+	if errors.Is(err, errors.ErrUnsupported) {
+		return errNoAsk
+	}
+	return err
 }
+
+// errNoAsk is the error of --ask with a client that cannot ask.
+var errNoAsk = errors.New("the client cannot ask its user, so the command did not run: start the agent without --ask")
 
 // exec runs a command and waits for it, until it is sent to the background.
 func (t *turn) exec(ctx context.Context, call *bridge.Call, req request) {
