@@ -61,6 +61,32 @@ func exitOf(ws syscall.WaitStatus) (e terminal.Exit) {
 	return e
 }
 
+// watch has exited called, once, when c has exited, before it is reaped.
+func (l *Local) watch(c *child, exited func(terminal.Exit)) {
+	l.background.Go(func() { exited(c.wait()) })
+}
+
+// pipe returns the agent's end of a pipe, and the command's: its standard input,
+// or an output of it.
+func pipe(input bool) (ours, theirs *os.File, err error) {
+	r, w, err := os.Pipe()
+	if input {
+		r, w = w, r
+	}
+	return r, w, err
+}
+
+// A poller would be the one goroutine that waits for all processes; kqueue could
+// do it, and here each process has a goroutine.
+type poller struct{}
+
+func newPoller() (*poller, error) { return &poller{}, nil }
+func (*poller) run()              {}
+func (*poller) close()            {}
+
+// quit is called before the stream is closed.
+func (*stream) quit() {}
+
 // reap takes the exited process from the kernel; its process id is free then.
 func (c *child) reap() {
 	for {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"os"
+	"sync"
 	"syscall"
 	"unsafe"
 
@@ -11,12 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A child is a started process that is not reaped. Its pidfd sits in the
-// runtime's poller, so that waiting for it costs a goroutine but no thread.
+// A child is a started process that is not reaped.
 type child struct {
 	pid   int
-	pidfd *os.File // nil where the kernel has none: wait then holds a thread
-	group *cgroup  // that it was started in; nil: none
+	group *cgroup // that it was started in; nil: none
+
+	pidfd int // -1 where the kernel has none
+
+	mu     sync.Mutex
+	reaped bool // guarded by mu; pid and pidfd may be a stranger's then
 }
 
 // startChild starts a process, in group if that can be; child.group tells.
@@ -29,9 +33,7 @@ func startChild(path string, argv []string, attr *syscall.ProcAttr, group *cgrou
 		attr.Sys.UseCgroupFD = false
 		switch {
 		case err == nil:
-			c := newChild(pid, pidfd)
-			c.group = group
-			return c, nil
+			return &child{pid: pid, pidfd: pidfd, group: group}, nil
 		case !group.mayHave(err):
 			return nil, err
 		}
@@ -44,63 +46,75 @@ func startChild(path string, argv []string, attr *syscall.ProcAttr, group *cgrou
 	if grouped {
 		group.of.turnOff() // it was the group
 	}
-	return newChild(pid, pidfd), nil
+	return &child{pid: pid, pidfd: pidfd}, nil
 }
 
-func newChild(pid, pidfd int) *child {
-	c := &child{pid: pid}
-	if pidfd < 0 {
-		return c
+// pipe returns the agent's end of a pipe, and the command's: its standard input,
+// or an output of it. Only the agent's is non-blocking and in the runtime's
+// poller.
+func pipe(input bool) (ours, theirs *os.File, err error) {
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+		return nil, nil, os.NewSyscallError("pipe2", err)
 	}
-	unix.SetNonblock(pidfd, true) // before NewFile, which then uses the poller
-	c.pidfd = os.NewFile(uintptr(pidfd), "pidfd")
-	return c
+	if input {
+		fds[0], fds[1] = fds[1], fds[0]
+	}
+	unix.SetNonblock(fds[0], true) // before NewFile
+	return os.NewFile(uintptr(fds[0]), "|0"), os.NewFile(uintptr(fds[1]), "|1"), nil
 }
 
-// wait returns once the process has exited, and does not reap it. An exit that
-// somebody else has taken is unknown.
-func (c *child) wait() terminal.Exit {
+// watch has exited called, once, when c has exited, before it is reaped. An exit
+// that somebody else has taken is unknown.
+func (l *Local) watch(c *child, exited func(terminal.Exit)) {
+	wait := func() {
+		exit, _ := c.exit(0) // holds a thread
+		exited(exit)
+	}
+	if c.pidfd < 0 || 0 == l.poller.once(c.pidfd, func(uint32) {
+		if exit, ok := c.exit(unix.WNOHANG); ok {
+			exited(exit)
+		} else {
+			l.background.Go(wait)
+		}
+	}) {
+		l.background.Go(wait)
+	}
+}
+
+// exit returns how the process exited, and with WNOHANG false if it has not.
+func (c *child) exit(options int) (terminal.Exit, bool) {
 	var info siginfo
-	if c.pidfd == nil {
-		waitid(unix.P_PID, c.pid, &info, unix.WEXITED|unix.WNOWAIT)
-		return info.exit()
-	}
-	raw, err := c.pidfd.SyscallConn()
-	if err != nil {
-		return terminal.Exit{}
-	}
-	raw.Read(func(fd uintptr) bool {
-		err := waitid(unix.P_PIDFD, int(fd), &info, unix.WEXITED|unix.WNOWAIT|unix.WNOHANG)
-		return err != nil || info.pid != 0
-	})
-	return info.exit()
+	err := c.waitid(&info, unix.WEXITED|unix.WNOWAIT|options)
+	return info.exit(), err != nil || info.pid != 0
 }
 
 // reap takes the exited process from the kernel; its process id is free then.
 func (c *child) reap() {
-	if c.pidfd == nil {
-		waitid(unix.P_PID, c.pid, nil, unix.WEXITED)
-		return
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reaped = true
+	c.waitid(nil, unix.WEXITED)
+	if c.pidfd >= 0 {
+		unix.Close(c.pidfd)
 	}
-	if raw, err := c.pidfd.SyscallConn(); err == nil {
-		raw.Control(func(fd uintptr) { waitid(unix.P_PIDFD, int(fd), nil, unix.WEXITED) })
-	}
-	c.pidfd.Close()
 }
 
-// signal signals the process. Without pidfds the caller must know that it is
-// not reaped.
+// signal signals the process.
 func (c *child) signal(sig os.Signal) error {
 	s, err := toSignal(sig)
 	if err != nil {
 		return err
 	}
-	if c.pidfd == nil {
-		err = unix.Kill(c.pid, s)
-	} else if raw, e := c.pidfd.SyscallConn(); e != nil {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.reaped {
 		return os.ErrProcessDone
-	} else if e := raw.Control(func(fd uintptr) { err = unix.PidfdSendSignal(int(fd), s, nil, 0) }); e != nil {
-		return os.ErrProcessDone // reaped
+	}
+	if c.pidfd >= 0 {
+		err = unix.PidfdSendSignal(c.pidfd, s, nil, 0)
+	} else {
+		err = unix.Kill(c.pid, s)
 	}
 	if errors.Is(err, unix.ESRCH) {
 		return os.ErrProcessDone
@@ -108,7 +122,11 @@ func (c *child) signal(sig os.Signal) error {
 	return err
 }
 
-func waitid(idType, id int, info *siginfo, options int) error {
+func (c *child) waitid(info *siginfo, options int) error {
+	idType, id := unix.P_PIDFD, c.pidfd
+	if id < 0 {
+		idType, id = unix.P_PID, c.pid
+	}
 	for {
 		err := unix.Waitid(idType, id, (*unix.Siginfo)(unsafe.Pointer(info)), options, nil)
 		if !errors.Is(err, unix.EINTR) {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // An Env says which environment a process gets. The zero value is minimal: the
@@ -66,6 +67,9 @@ func (e Env) Inherit() Env { e.from = everything; return e }
 
 // With returns e with these variables set. They win over whatever is inherited.
 func (e Env) With(vars map[string]string) Env {
+	if len(vars) == 0 {
+		return e
+	}
 	e.with = maps.Clone(e.with)
 	e.without = maps.Clone(e.without)
 	if e.with == nil {
@@ -96,42 +100,77 @@ func (e Env) Without(names ...string) Env {
 // locale is C.UTF-8 if the agent has none. An [Executor] adds what belongs to
 // one process: TERM, PWD and its own mark.
 func (e Env) Environ() []string {
-	vars := e.vars()
-	list := make([]string, 0, len(vars)+4)
-	for name, value := range vars {
-		list = append(list, name+"="+value)
-	}
+	list := e.environ(make(map[string]string))
 	slices.Sort(list)
 	return list
 }
 
-func (e Env) vars() map[string]string {
+// environ returns the environment with own on top of it.
+func (e Env) environ(own map[string]string) []string {
+	if cmp.Or(e.get("LC_ALL"), e.get("LC_CTYPE"), e.get("LANG")) == "" && !e.without["LANG"] {
+		own["LANG"] = defaultLang
+	}
 	agent := os.Environ()
-	vars := make(map[string]string, len(agent)+len(e.with))
+	list := make([]string, 0, len(agent)+len(e.with)+len(own))
 	for _, kv := range agent {
 		// A name may begin with '=' on Windows.
-		if i := strings.IndexByte(kv[min(1, len(kv)):], '='); i >= 0 && e.inherits(kv[:i+1]) {
-			vars[kv[:i+1]] = kv[i+2:]
+		i := strings.IndexByte(kv[min(1, len(kv)):], '=') + 1
+		if i == 0 {
+			continue
+		}
+		_, set := e.with[kv[:i]]
+		_, owned := own[kv[:i]]
+		if !set && !owned && e.inherits(kv[:i]) {
+			list = append(list, kv)
 		}
 	}
-	maps.Copy(vars, e.with)
-	if cmp.Or(vars["LC_ALL"], vars["LC_CTYPE"], vars["LANG"]) == "" && !e.without["LANG"] {
-		vars["LANG"] = defaultLang
+	for name, value := range e.with {
+		if _, owned := own[name]; !owned {
+			list = append(list, name+"="+value)
+		}
 	}
-	return vars
+	for name, value := range own {
+		list = append(list, name+"="+value)
+	}
+	return list
+}
+
+// get returns the value of a variable.
+func (e Env) get(name string) string {
+	if value, ok := e.with[name]; ok || !e.inherits(name) {
+		return value
+	}
+	return os.Getenv(name)
 }
 
 func (e Env) inherits(name string) bool {
-	upper := strings.ToUpper(name)
-	switch {
-	case e.without[name], matches(terminalNames, upper), name == markName:
+	switch kind := kindOf(name); {
+	case e.without[name], kind.terminal, name == markName:
 		return false
 	case e.from == everything:
 		return true
 	case e.from == safe:
-		return !matches(secretNames, upper)
+		return !kind.secret
+	default:
+		return kind.minimal || matches(e.keep, strings.ToUpper(name))
 	}
-	return matches(minimalNames, upper) || matches(e.keep, upper)
+}
+
+// A nameKind is what the name of a variable says about it.
+type nameKind struct{ minimal, secret, terminal bool }
+
+// nameKinds remembers them: names are few and the same at every start, and to
+// match one with all patterns takes a microsecond.
+var nameKinds sync.Map
+
+func kindOf(name string) nameKind {
+	if kind, ok := nameKinds.Load(name); ok {
+		return kind.(nameKind)
+	}
+	upper := strings.ToUpper(name)
+	kind := nameKind{matches(minimalNames, upper), matches(secretNames, upper), matches(terminalNames, upper)}
+	nameKinds.Store(strings.Clone(name), kind)
+	return kind
 }
 
 func matches(patterns []string, name string) bool {

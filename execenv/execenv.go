@@ -96,7 +96,8 @@ type Process interface {
 	// StdinPipe, StdoutPipe and StderrPipe return the agent's end of a pipe.
 	// They are called before Start; Wait closes the pipes. What is read from
 	// may have a WriteTo (io.WriterTo), which is the cheaper way to read to the
-	// end; what is written to may have a SetWriteDeadline.
+	// end, or be a [Deliverer], which is cheaper still; what is written to may
+	// have a SetWriteDeadline.
 	StdinPipe() (io.WriteCloser, error)
 	StdoutPipe() (io.ReadCloser, error)
 	StderrPipe() (io.ReadCloser, error)
@@ -153,6 +154,17 @@ type Session interface {
 	// what the system knows of them. It does not look at the output: whoever
 	// asks should see to it that it is quiet.
 	InputState() (terminal.State, terminal.Evidence)
+}
+
+// A Deliverer is an output, a Terminal or what StdoutPipe or StderrPipe returns,
+// that is read by its Executor: nobody has to wait for it, and nothing does
+// before there is something to read.
+type Deliverer interface {
+	// Deliver writes the output to w until its end, and then calls ended with
+	// what a Read would return there, nil for io.EOF, and os.ErrClosed after
+	// Close. It is called once, after Start, and returns at once; w and ended are
+	// called from any goroutine, one at a time. Ended must not block.
+	Deliver(w io.Writer, ended func(error))
 }
 
 // A Terminal is the agent's side of a pseudo-terminal.

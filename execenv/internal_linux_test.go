@@ -16,9 +16,9 @@ func TestChildWithoutPidfd(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := &child{pid: pid}
-		if got := c.wait().String(); got != want {
-			t.Errorf("%s: got %s, want %s", script, got, want)
+		c := &child{pid: pid, pidfd: -1}
+		if exit, _ := c.exit(0); exit.String() != want {
+			t.Errorf("%s: got %s, want %s", script, exit, want)
 		}
 		if p, ok := readProc(pid); !ok || !p.dead {
 			t.Errorf("%s: not a zombie: %+v, %v", script, p, ok)
@@ -42,7 +42,7 @@ func TestExitTakenByOthers(t *testing.T) {
 	if _, err := syscall.Wait4(c.pid, nil, 0, nil); err != nil {
 		t.Fatal(err)
 	}
-	if exit := c.wait(); exit.Known() || exit.Success() {
+	if exit, _ := c.exit(0); exit.Known() || exit.Success() {
 		t.Errorf("got %v", exit)
 	}
 	c.reap()

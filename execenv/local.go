@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -55,6 +54,7 @@ type Local struct {
 	drained map[*stream]struct{}  // read to nowhere for processes that outlived theirs
 	left    map[ident]bool        // outlived their process
 	since   uint64                // the start of the first process; 0: none yet
+	poller  *poller
 	dog     *watchdog
 	roll    *roll    // for the watchdog
 	groups  *cgroups // nil: not looked for
@@ -146,16 +146,17 @@ func (l *Local) close() error {
 	for s := range l.drained {
 		s.f.Close()
 	}
-	dog, groups, roll := l.dog, l.groups, l.roll
+	poller, dog, groups, roll := l.poller, l.dog, l.groups, l.roll
 	l.mu.Unlock()
 	dog.dismiss()
 	roll.close()
 	groups.remove()
 
 	if len(left) > 0 {
-		// Their watchers, if any, may never return.
+		// They may never be seen to exit.
 		return &terminal.LeakError{Leaks: []terminal.Leak{{What: "process", Procs: left}}}
 	}
+	poller.close()
 	l.background.Wait()
 	return nil
 }
@@ -178,24 +179,18 @@ func (l *Local) enter() (mark string, err error) {
 
 // environ returns the environment of a process of spec.
 func environ(spec *Spec, mark string) []string {
-	vars := spec.Env.vars()
+	own := map[string]string{markName: os.Getenv(markName) + mark}
 	if _, ok := spec.Env.with["TERM"]; !ok && !spec.Env.without["TERM"] {
 		// Not the agent's: that is another terminal, or none.
-		vars["TERM"] = "dumb"
+		own["TERM"] = "dumb"
 		if spec.TTY != nil {
-			vars["TERM"] = "xterm-256color"
+			own["TERM"] = "xterm-256color"
 		}
 	}
 	if _, ok := spec.Env.with["PWD"]; !ok && spec.Dir != "" {
-		vars["PWD"] = spec.Dir // as os/exec does, for shells that believe it
+		own["PWD"] = spec.Dir // as os/exec does, for shells that believe it
 	}
-	vars[markName] = os.Getenv(markName) + mark
-	list := make([]string, 0, len(vars))
-	for name, value := range vars {
-		list = append(list, name+"="+value)
-	}
-	slices.Sort(list)
-	return list
+	return spec.Env.environ(own)
 }
 
 // getenv returns the value of name in a list of "NAME=value".

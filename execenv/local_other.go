@@ -26,10 +26,14 @@ func lookPath(name, path string) (string, error)       { return "", errUnsupport
 func explain(err error, path, dir string) error        { return err }
 func hungUp(fd int) bool                               { return true }
 func isHangup(err error) bool                          { return false }
-func openTerminal(tty TTY) (*ptmx, *os.File, error)    { return nil, nil, errUnsupported }
+func openNull() (*os.File, error)                      { return nil, errUnsupported }
+func pipe(bool) (_, _ *os.File, err error)             { return nil, nil, errUnsupported }
 func (l *Local) stopAll(time.Duration) []terminal.Proc { return nil }
 func (l *Local) run(*process)                          {}
 func (l *Local) forget(*process)                       {}
+func (*stream) quit()                                  {}
+
+func (l *Local) openTerminal(TTY) (*ptmx, *os.File, error) { return nil, nil, errUnsupported }
 
 type launch struct {
 	path      string
@@ -46,7 +50,6 @@ type child struct {
 	group *cgroup
 }
 
-func (*child) wait() terminal.Exit         { return terminal.Exit{} }
 func (*child) reap()                       {}
 func (*child) signal(os.Signal) error      { return errUnsupported }
 func (*child) signalGroup(os.Signal) error { return errUnsupported }
@@ -57,6 +60,10 @@ func (*ptmx) leave()                         {}
 func (*ptmx) signal(os.Signal) (bool, error) { return true, errUnsupported }
 
 type ident struct{}
+
+type poller struct{}
+
+func (*poller) close() {}
 
 type watchdog struct{}
 

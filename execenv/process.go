@@ -18,11 +18,11 @@ import (
 
 // A process is a Process of a Local.
 //
-// Its exit is two steps. First the kernel reports it and exited is closed; the
-// process is then a zombie, which keeps its process id, and with it the ids of
-// its group and session, from being given to a stranger. Then it is reaped: at
-// once if it ended by itself, else when the stop that holds it is through.
-// Signals to the group are sent between the start and that instant only.
+// Its exit is two steps. First the kernel reports it; the process is then a
+// zombie, which keeps its process id, and with it the ids of its group and
+// session, from being given to a stranger. Then it is reaped: at once if it
+// ended by itself, else when the stop that holds it is through. Signals to the
+// group are sent between the start and the first step only.
 type process struct {
 	local   *Local
 	ctx     context.Context // of Command, as in exec.CommandContext
@@ -54,7 +54,7 @@ type process struct {
 	exit   terminal.Exit
 	holds  int // stops that need the process unreaped
 
-	exited chan struct{} // closed by watch, exit is valid then
+	exited chan struct{} // closed by over, exit is valid then
 	reaped chan struct{} // closed when the process id may be a stranger's
 }
 
@@ -208,7 +208,7 @@ func (p *process) stdio() (files [3]*os.File, err error) {
 	tty := p.spec.TTY
 	if tty != nil {
 		var side *os.File
-		if p.term, side, err = openTerminal(*tty); err != nil {
+		if p.term, side, err = p.local.openTerminal(*tty); err != nil {
 			return files, err
 		}
 		p.theirs = append(p.theirs, side)
@@ -241,7 +241,7 @@ func (p *process) openInput() (*os.File, error) {
 	case *os.File:
 		return r, nil
 	}
-	pr, pw, err := os.Pipe()
+	pw, pr, err := pipe(true)
 	if err != nil {
 		return nil, err
 	}
@@ -264,7 +264,7 @@ func (p *process) openOutput(n int, w io.Writer) (*os.File, error) {
 	case *os.File:
 		return w, nil
 	}
-	pr, pw, err := os.Pipe()
+	pr, pw, err := pipe(false)
 	if err != nil {
 		return nil, err
 	}
@@ -284,7 +284,7 @@ func (p *process) openNull(n int) (*os.File, error) {
 		return p.piped[n], nil
 	}
 	if p.null == nil {
-		f, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+		f, err := openNull()
 		if err != nil {
 			return nil, err
 		}
@@ -298,7 +298,7 @@ func (p *process) StdinPipe() (io.WriteCloser, error) {
 	if err := p.pipeAllowed("StdinPipe", p.spec.Stdin != nil || p.piped[0] != nil); err != nil {
 		return nil, err
 	}
-	pr, pw, err := os.Pipe()
+	pw, pr, err := pipe(true)
 	if err != nil {
 		return nil, err
 	}
@@ -326,13 +326,13 @@ func (p *process) outputPipe(method string, n int, w io.Writer) (io.ReadCloser, 
 	if err := p.pipeAllowed(method, w != nil || p.piped[n] != nil); err != nil {
 		return nil, err
 	}
-	pr, pw, err := os.Pipe()
+	pr, pw, err := pipe(false)
 	if err != nil {
 		return nil, err
 	}
 	p.piped[n] = pw
 	p.theirs = append(p.theirs, pw)
-	s := &stream{f: pr}
+	s := &stream{local: p.local, f: pr}
 	p.streams = append(p.streams, s)
 	return s, nil
 }
@@ -351,18 +351,17 @@ func (p *process) pipeAllowed(method string, set bool) error {
 	return nil
 }
 
-// watch waits for the exit. It is the process's goroutine, joined by
-// Local.Close.
-func (p *process) watch() {
-	exit := p.child.wait()
+// over is called once, when the process has exited. It does not wait for
+// anybody, so that others' exits do not wait for it.
+func (p *process) over(exit terminal.Exit) {
 	p.mu.Lock()
 	p.exit, p.phase = exit, zombie
-	close(p.exited)
 	natural := p.reap()
 	p.mu.Unlock()
 	if p.session != nil {
 		p.session.look(natural)
 	}
+	close(p.exited)
 	if p.term != nil {
 		p.term.leave()
 	}
@@ -408,6 +407,7 @@ func (p *process) Wait() error {
 	p.waited = true
 	p.mu.Unlock()
 
+	<-p.exited
 	<-p.reaped
 	err := p.joinCopiers()
 	if p.keepAlive != nil && !p.keepAlive() {

@@ -63,12 +63,12 @@ const (
 func foreground(fd int) (pgid int, err error) { return unix.IoctlGetInt(fd, unix.TIOCGPGRP) }
 
 // openTerminal opens a pseudo-terminal and returns both sides.
-func openTerminal(tty TTY) (*ptmx, *os.File, error) {
+func (l *Local) openTerminal(tty TTY) (*ptmx, *os.File, error) {
 	master, held, err := pty.Open()
 	if err != nil {
 		return nil, nil, because(ErrNoTerminal, err)
 	}
-	t := &ptmx{stream: &stream{f: master, terminal: true}, side: held}
+	t := &ptmx{stream: &stream{local: l, f: master, terminal: true}, side: held}
 	flag := os.O_WRONLY // without input nothing can wait for it on the terminal
 	if tty.Input {
 		flag = os.O_RDWR

@@ -69,7 +69,7 @@ func foreground(fd int) (pgid int, err error) {
 }
 
 // openTerminal opens a pseudo-terminal and returns both sides.
-func openTerminal(tty TTY) (_ *ptmx, side *os.File, err error) {
+func (l *Local) openTerminal(tty TTY) (_ *ptmx, side *os.File, err error) {
 	master, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, because(ErrNoTerminal, &os.PathError{Op: "open", Path: "/dev/ptmx", Err: err})
@@ -110,7 +110,7 @@ func openTerminal(tty TTY) (_ *ptmx, side *os.File, err error) {
 		side.Close()
 		return nil, nil, fmt.Errorf("set modes: %w", err)
 	}
-	return &ptmx{&stream{f: f, terminal: true}}, side, nil
+	return &ptmx{&stream{local: l, f: f, terminal: true}}, side, nil
 }
 
 // openPeer opens the other side without a path, which may mean another terminal

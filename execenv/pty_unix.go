@@ -25,6 +25,15 @@ func setModes(slave int) error {
 	return unix.IoctlSetTermios(slave, setTermios, t)
 }
 
+// openNull opens /dev/null, for a process.
+func openNull() (*os.File, error) {
+	fd, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: os.DevNull, Err: err}
+	}
+	return os.NewFile(uintptr(fd), os.DevNull), nil // not by os.Open, which tries to poll it
+}
+
 func setSize(fd int, s terminal.Size) error {
 	return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: uint16(s.Rows), Col: uint16(s.Cols)})
 }

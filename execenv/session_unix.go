@@ -25,6 +25,7 @@ type session struct {
 	// guards following; below process.mu
 	stop  *stop
 	left  []ident // what outlived the process, by the last look
+	alone bool    // at its exit, nothing hinted at anybody else
 	group *cgroup // nil: none, or given back
 
 	walk sync.Mutex // held by who uses group outside of a stop, and to give it back
@@ -177,26 +178,32 @@ func (s *session) putGroup() {
 	}
 }
 
-// look is the watcher's last duty. After a natural end it looks for survivors
+// look is the last duty at the exit. After a natural end it looks for survivors
 // if there is a hint of any. The ids of group and session are free since an
 // instant, and not reused before the counter of process ids has gone round.
 func (s *session) look(natural bool) {
-	defer close(s.looked)
 	pid := s.child.pid
 	s.stopMu.Lock()
-	t, stopped := s.tree(), s.stop != nil
-	hint := !errors.Is(unix.Kill(-pid, 0), unix.ESRCH) || s.group.populated() || s.held()
+	s.alone = errors.Is(unix.Kill(-pid, 0), unix.ESRCH) && !s.group.populated() && !s.held()
+	alone, stopped := s.alone, s.stop != nil
 	s.stopMu.Unlock()
-	switch {
-	case !natural || stopped:
-	case !hint:
-		s.putGroup()
-	default:
+	if !natural || stopped || alone {
+		if natural && !stopped {
+			s.putGroup()
+		}
+		close(s.looked)
+		return
+	}
+	s.local.background.Go(func() { // it takes a while
+		defer close(s.looked)
+		s.stopMu.Lock()
+		t := s.tree()
+		s.stopMu.Unlock()
 		if _, reused := readProc(pid); !reused {
 			t.leaders[pid] = true
 		}
 		s.keep(t.find(nil))
-	}
+	})
 }
 
 // held reports whether somebody holds the other end of an output.
@@ -212,11 +219,12 @@ func (s *session) Survivors() []terminal.Proc {
 	s.walk.Lock()
 	defer s.walk.Unlock()
 	s.stopMu.Lock()
-	t, hint := s.tree(), len(s.left) > 0 || s.group.populated() || s.held()
-	s.stopMu.Unlock()
-	if !hint {
+	if len(s.left) == 0 && (s.alone || !s.group.populated() && !s.held()) {
+		s.stopMu.Unlock()
 		return []terminal.Proc{}
 	}
+	t := s.tree()
+	s.stopMu.Unlock()
 	left := t.find(nil)
 	s.keep(left)
 	return s.describe(left)
@@ -252,7 +260,7 @@ func (l *Local) run(p *process) {
 	if p.session != nil {
 		p.session.place = l.roll.add(p.child.pid)
 	}
-	l.background.Go(p.watch)
+	l.watch(p.child, p.over)
 }
 
 // forget is called with p.mu held, before p is reaped.

@@ -11,11 +11,13 @@ import (
 
 // A stream is the agent's end of an output: of a pipe or of a terminal.
 type stream struct {
+	local    *Local
 	f        *os.File
 	terminal bool
 
-	ended  atomic.Bool // all was read, and nobody holds the other end
-	closed atomic.Bool // for the caller
+	ended  atomic.Bool   // all was read, and nobody holds the other end
+	closed atomic.Bool   // for the caller
+	key    atomic.Uint64 // in the poller, while Deliver waits; 0: none
 
 	// reading is held by the caller's Read. It is above no other lock.
 	reading sync.Mutex
@@ -57,6 +59,7 @@ func (s *stream) Close() error {
 	if s.closed.Swap(true) {
 		return nil
 	}
+	s.quit()
 	return s.f.Close()
 }
 
@@ -67,6 +70,7 @@ func (s *stream) seize() bool {
 	if s.closed.Swap(true) {
 		return false
 	}
+	s.quit()
 	if !held || s.f.SetReadDeadline(time.Unix(1, 0)) != nil {
 		s.f.Close()
 		return false

@@ -1,6 +1,7 @@
 package execenv
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"os"
@@ -18,6 +19,74 @@ var (
 
 // widePipe is the size of a pipe that was once full.
 const widePipe = 256 << 10
+
+// Deliver is WriteTo in a goroutine of the Local's own, which is started only
+// once there is something to read. It makes a stream a [Deliverer].
+func (s *stream) Deliver(w io.Writer, ended func(error)) {
+	var key uint64
+	s.control(func(fd int) {
+		key = s.local.poller.once(fd, func(events uint32) { s.ready(events, w, ended) })
+		s.key.Store(key)
+	})
+	switch {
+	case key == 0:
+		s.pump(nil, w, ended)
+	case s.closed.Load():
+		s.quit() // Close may have come before the key
+	}
+}
+
+// ready is called when there is something to read, or nothing any more, and by
+// quit.
+func (s *stream) ready(events uint32, w io.Writer, ended func(error)) {
+	if s.closed.Load() {
+		ended(os.ErrClosed)
+		return
+	}
+	var first []byte
+	if events&unix.EPOLLIN == 0 { // hung up, and hardly anything to read
+		var buf [64]byte
+		n, err := 0, error(nil)
+		s.control(func(fd int) { n, err = unix.Read(fd, buf[:]) })
+		if n == 0 && err == nil || isHangup(err) {
+			s.ended.Store(true)
+			ended(nil)
+			return
+		}
+		first = bytes.Clone(buf[:max(n, 0)])
+	}
+	s.control(s.local.poller.leave)
+	s.pump(first, w, ended)
+}
+
+// pump delivers what was read already, and the rest.
+func (s *stream) pump(first []byte, w io.Writer, ended func(error)) {
+	s.local.background.Go(func() {
+		var err error
+		if len(first) > 0 {
+			_, err = w.Write(first)
+		}
+		if err == nil {
+			_, err = s.WriteTo(w)
+		}
+		ended(err)
+	})
+}
+
+// quit ends what Deliver waits for, once the stream is closed for the caller.
+func (s *stream) quit() {
+	if key := s.key.Swap(0); key != 0 {
+		if ready := s.local.poller.drop(key); ready != nil {
+			ready(0)
+		}
+	}
+}
+
+func (s *stream) control(f func(fd int)) {
+	if raw, err := s.f.SyscallConn(); err == nil {
+		raw.Control(func(fd uintptr) { f(int(fd)) })
+	}
+}
 
 // WriteTo writes the output to w until its end, as Read would return it. It
 // holds a buffer only while there is something to read, so that an idle output

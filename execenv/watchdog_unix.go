@@ -4,9 +4,10 @@ package execenv
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"strconv"
+
+	"github.com/termbridge/termbridge/terminal"
 )
 
 // A watchdog ends the processes of a Local when the agent has died. It is a
@@ -21,7 +22,7 @@ import (
 type watchdog struct {
 	child *child
 	pipe  *os.File
-	gone  chan struct{} // closed when it is reaped
+	gone  chan struct{} // closed when it has exited
 }
 
 // watchdogGroups is the part of the script that waits for the agent's death and
@@ -69,14 +70,25 @@ func (r *roll) drop(place int) {
 }
 
 func (r *roll) set(place int, text string) {
-	r.file.WriteAt(fmt.Appendf(nil, "%-*s\n", rollLine-1, text), int64(place*rollLine))
+	line := [rollLine]byte([]byte("           \n"))
+	copy(line[:rollLine-1], text)
+	r.file.WriteAt(line[:], int64(place*rollLine))
 }
 
-// guard sees to it that the watchdog runs, and that cgroups were looked for.
+// guard sees to it that poller and watchdog run, and that cgroups were looked
+// for.
 // Called with mu held.
 func (l *Local) guard() error {
 	if l.count == 0 {
 		l.groups = newCgroups(l.opts.Cgroup, l.mark)
+	}
+	if l.poller == nil {
+		poller, err := newPoller()
+		if err != nil {
+			return explain(err, "", "")
+		}
+		l.poller = poller
+		l.background.Go(poller.run)
 	}
 	if l.dog != nil {
 		select {
@@ -107,7 +119,7 @@ func (l *Local) startWatchdog() (*watchdog, error) {
 		return nil, explain(err, "", "")
 	}
 	defer pr.Close()
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	null, err := openNull()
 	if err != nil {
 		pw.Close()
 		return nil, explain(err, "", "")
@@ -130,10 +142,9 @@ func (l *Local) startWatchdog() (*watchdog, error) {
 		return nil, explain(err, shell.path, shell.dir)
 	}
 	w := &watchdog{child: c, pipe: pw, gone: make(chan struct{})}
-	l.background.Go(func() {
-		c.wait()
-		c.reap()
+	l.watch(c, func(terminal.Exit) {
 		close(w.gone)
+		c.reap()
 	})
 	return w, nil
 }

@@ -1,0 +1,96 @@
+package execenv
+
+import (
+	"os"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// A poller is the one goroutine in which a Local waits for the exits of all its
+// processes, and for the first output of each. It sits in the runtime's poller
+// itself, so it holds no thread. With goroutines for each process the scheduler
+// would wake a thread for every one of them, just when the command needs the
+// processor to begin.
+type poller struct {
+	epoll *os.File
+	raw   syscall.RawConn // of epoll
+
+	mu sync.Mutex
+	// guards following
+	last  uint64                         // the last key
+	calls map[uint64]func(events uint32) // by keys, which are never used again
+}
+
+func newPoller() (*poller, error) {
+	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, os.NewSyscallError("epoll_create1", err)
+	}
+	unix.SetNonblock(fd, true) // before NewFile, which then uses the runtime's poller
+	p := &poller{epoll: os.NewFile(uintptr(fd), "epoll"), calls: make(map[uint64]func(uint32))}
+	p.raw, err = p.epoll.SyscallConn()
+	return p, err
+}
+
+// once has call called, from the poller's goroutine, when fd can be read or is
+// hung up. If fd is closed before, drop ends that; if it lives on, leave does. A
+// key of 0 means that fd cannot be waited for.
+func (p *poller) once(fd int, call func(events uint32)) (key uint64) {
+	p.mu.Lock()
+	p.last++
+	key = p.last
+	p.calls[key] = call
+	p.mu.Unlock()
+	event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLONESHOT, Fd: int32(key), Pad: int32(key >> 32)}
+	if p.control(unix.EPOLL_CTL_ADD, fd, &event) != nil {
+		p.drop(key)
+		return 0
+	}
+	return key
+}
+
+func (p *poller) control(op, fd int, event *unix.EpollEvent) (err error) {
+	closed := p.raw.Control(func(epoll uintptr) { err = unix.EpollCtl(int(epoll), op, fd, event) })
+	if closed != nil {
+		return closed
+	}
+	return err
+}
+
+// drop takes a call out.
+func (p *poller) drop(key uint64) func(events uint32) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	call := p.calls[key]
+	delete(p.calls, key)
+	return call
+}
+
+// leave takes a descriptor out after its call.
+func (p *poller) leave(fd int) { p.control(unix.EPOLL_CTL_DEL, fd, nil) }
+
+// run makes the calls until close. What one blocks for, all wait for.
+func (p *poller) run() {
+	var events [64]unix.EpollEvent
+	p.raw.Read(func(epoll uintptr) bool {
+		for n := len(events); n == len(events); {
+			n, _ = unix.EpollWait(int(epoll), events[:], 0)
+			for _, e := range events[:max(n, 0)] {
+				// A child between fork and exec may keep a closed descriptor alive.
+				if call := p.drop(uint64(uint32(e.Fd)) | uint64(uint32(e.Pad))<<32); call != nil {
+					call(e.Events)
+				}
+			}
+		}
+		return false
+	})
+}
+
+// close ends run. It must not be called from it.
+func (p *poller) close() {
+	if p != nil {
+		p.epoll.Close()
+	}
+}
