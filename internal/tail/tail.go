@@ -39,6 +39,8 @@ type Buffer struct {
 	wokeAt int64         // and where the end was then
 	late   *time.Timer   // wakes those who wait in a flood; nil before the first
 	armed  bool          // late is set
+	alarm  *time.Timer   // wakes those who wait to see the time; nil before the first
+	due    time.Time     // when alarm is set to go off; zero: it is not
 }
 
 // minRing is the first size of a ring: an idle terminal costs nothing before
@@ -139,8 +141,10 @@ func (b *Buffer) Close() {
 		return
 	}
 	b.closed = true
-	if b.late != nil {
-		b.late.Stop()
+	for _, t := range []*time.Timer{b.late, b.alarm} {
+		if t != nil {
+			t.Stop()
+		}
 	}
 	b.awaken()
 }
@@ -263,18 +267,43 @@ func (b *Buffer) Await(ctx context.Context, cursor int64, wait time.Duration) er
 	return b.await(ctx, wait, func() bool { return b.end > cursor || b.closed })
 }
 
-// forever is a wait that needs no timer: to set one may wake the runtime's poller,
-// which costs processor time.
+// forever is a wait that needs no alarm.
 const forever = 365 * 24 * time.Hour
+
+// wakeBy wakes those who wait at a time, or before. The alarm of an earlier wait
+// is as good as one that is set now, which would cost processor time: it wakes
+// the runtime's poller. Called with mu held.
+func (b *Buffer) wakeBy(at time.Time) {
+	if !b.due.IsZero() && !b.due.After(at) {
+		return
+	}
+	b.due = at
+	if b.alarm == nil {
+		b.alarm = time.AfterFunc(time.Until(at), func() {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.due = time.Time{}
+			b.awaken()
+		})
+	} else {
+		b.alarm.Reset(time.Until(at))
+	}
+}
 
 // await returns once ready does, which it calls with mu held at every change.
 func (b *Buffer) await(ctx context.Context, wait time.Duration, ready func() bool) error {
-	var timeout <-chan time.Time
+	var deadline time.Time
+	if 0 < wait && wait < forever {
+		deadline = time.Now().Add(wait)
+	}
 	for {
 		b.mu.Lock()
 		if ready() || wait <= 0 {
 			b.mu.Unlock()
 			return nil
+		}
+		if !deadline.IsZero() {
+			b.wakeBy(deadline)
 		}
 		if b.wake == nil {
 			b.wake = make(chan struct{})
@@ -282,17 +311,13 @@ func (b *Buffer) await(ctx context.Context, wait time.Duration, ready func() boo
 		wake := b.wake
 		b.mu.Unlock()
 
-		if timeout == nil && wait < forever {
-			timer := time.NewTimer(wait)
-			defer timer.Stop()
-			timeout = timer.C
-		}
 		select {
 		case <-wake:
-		case <-timeout:
-			wait = 0
 		case <-ctx.Done():
 			return context.Cause(ctx)
+		}
+		if !deadline.IsZero() {
+			wait = time.Until(deadline)
 		}
 	}
 }
