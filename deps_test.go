@@ -58,7 +58,7 @@ var (
 
 var rules = []rule{
 	{
-		packages: []string{"terminal", "terminal/memterm", "internal/text", "internal/tail", "internal/shellwords"},
+		packages: []string{"terminal", "terminal/memterm", "internal/text", "internal/tail", "internal/shelf", "internal/shellwords"},
 		deny:     outside,
 		reason:   "the contract and its reference need only the standard library, so that anybody can implement them",
 	},
@@ -93,9 +93,9 @@ var rules = []rule{
 		reason:   "arrows point down only",
 	},
 	{
-		packages: []string{"internal/ledger"},
+		packages: []string{"internal/ledger", "internal/shelf"},
 		deny:     either(acp, local("acpterm", "execenv", "localterm"), above),
-		reason:   "the ledger keeps accounts of anything that must be released",
+		reason:   "they keep accounts of commands, wherever those run",
 	},
 }
 

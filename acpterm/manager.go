@@ -11,6 +11,7 @@ import (
 	"github.com/coder/acp-go-sdk"
 
 	"github.com/termbridge/termbridge/internal/ledger"
+	"github.com/termbridge/termbridge/internal/shelf"
 	"github.com/termbridge/termbridge/internal/tail"
 	"github.com/termbridge/termbridge/terminal"
 )
@@ -25,8 +26,7 @@ type Manager struct {
 	mu sync.Mutex
 	// guards following
 	closed   bool
-	starting int                    // slots reserved by Start; starts counts the same
-	kept     []*term                // live and ended, in the order of their starts
+	kept     *shelf.Shelf[*term]
 	creating map[*creation]struct{} // terminal/create without an answer
 	live     []*term                // not settled, kept or not
 
@@ -43,6 +43,7 @@ func newManager(conn Conn, session acp.SessionId, o Options) *Manager {
 	m := &Manager{
 		peer:     newPeer(conn, session),
 		options:  o,
+		kept:     shelf.New(o.MaxTerminals, func(*term) {}),
 		creating: make(map[*creation]struct{}),
 		closing:  make(chan struct{}),
 		expired:  make(chan struct{}),
@@ -84,7 +85,7 @@ func (m *Manager) Start(ctx context.Context, cmd terminal.Command) (terminal.Ter
 	return t, nil
 }
 
-// reserve takes a slot, if need be that of the oldest ended terminal.
+// reserve takes a slot for a command that is about to start.
 func (m *Manager) reserve() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -94,14 +95,9 @@ func (m *Manager) reserve() error {
 	case m.peer.lost():
 		return fmt.Errorf("acpterm: %w", terminal.ErrConnectionLost)
 	}
-	for len(m.kept)+m.starting >= m.options.MaxTerminals {
-		i := slices.IndexFunc(m.kept, (*term).ended)
-		if i < 0 {
-			return fmt.Errorf("acpterm: %w: %d run already", terminal.ErrTooMany, m.options.MaxTerminals)
-		}
-		m.kept = slices.Delete(m.kept, i, i+1)
+	if err := m.kept.Reserve(); err != nil {
+		return fmt.Errorf("acpterm: %w", err)
 	}
-	m.starting++
 	m.starts.Add(1)
 	return nil
 }
@@ -109,7 +105,7 @@ func (m *Manager) reserve() error {
 func (m *Manager) unreserve() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.starting--
+	m.kept.Unreserve()
 	m.starts.Done()
 }
 
@@ -256,11 +252,11 @@ func (m *Manager) adopt(cmd terminal.Command, duty *ledger.Release, asked int) *
 		},
 	}
 	m.mu.Lock()
-	m.kept = append(m.kept, t)
+	m.kept.Put(t.info.ID, t)
 	m.live = append(m.live, t)
 	closed := m.closed
+	m.starts.Done()
 	m.mu.Unlock()
-	m.unreserve()
 	if closed {
 		t.requestStop()
 	}
@@ -338,10 +334,8 @@ func (m *Manager) settled(duty *ledger.Release, limit time.Duration, giveUp <-ch
 func (m *Manager) Get(id string) (terminal.Terminal, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, t := range m.kept {
-		if t.info.ID == id {
-			return t, nil
-		}
+	if t, ok := m.kept.Get(id); ok {
+		return t, nil
 	}
 	return nil, fmt.Errorf("acpterm: %w: %q", terminal.ErrNotFound, id)
 }
@@ -350,18 +344,14 @@ func (m *Manager) Get(id string) (terminal.Terminal, error) {
 func (m *Manager) List() []terminal.Terminal {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	ts := make([]terminal.Terminal, len(m.kept))
-	for i, t := range m.kept {
-		ts[i] = t
-	}
-	return ts
+	return m.kept.List()
 }
 
 // Busy implements [terminal.Manager].
 func (m *Manager) Busy() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.starting > 0 || slices.ContainsFunc(m.kept, func(t *term) bool { return !t.ended() })
+	return m.kept.Busy()
 }
 
 // Close implements [terminal.Manager]: it stops every command, releases every
@@ -449,23 +439,22 @@ func (m *Manager) leaks(live []*term) error {
 	return &terminal.LeakError{Leaks: leaks}
 }
 
-// makeRoom forgets the oldest ended terminals while more than ManagerBytes of
-// output are kept.
-func (m *Manager) makeRoom() {
+// ended gives back the slot of t and publishes its end. Before, it makes room for
+// its output: of those that have ended, the oldest are forgotten.
+func (m *Manager) ended(t *term) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	total := 0
-	for _, t := range m.kept {
-		total += t.output.Size()
+	for _, kept := range m.kept.List() {
+		total += kept.(*term).output.Size()
 	}
-	for i := 0; total > m.options.ManagerBytes && i < len(m.kept); {
-		if t := m.kept[i]; t.ended() {
-			total -= t.output.Size()
-			m.kept = slices.Delete(m.kept, i, i+1)
-		} else {
-			i++
-		}
-	}
+	m.kept.Evict(func(old *term) bool {
+		over := total > m.options.ManagerBytes
+		total -= old.output.Size()
+		return over
+	})
+	m.kept.End(t)
+	close(t.done)
 }
 
 // over is called when nothing more is to be done about t. One whose release is

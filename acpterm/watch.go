@@ -390,8 +390,7 @@ func (w *watch) finish() {
 	for _, answer := range w.refreshed {
 		answer <- err
 	}
-	w.manager.makeRoom() // before anybody can see that it has ended
-	close(w.done)
+	w.manager.ended(w.term)
 }
 
 // verdict says how the command ended, and what went wrong.

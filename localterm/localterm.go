@@ -48,7 +48,6 @@ import (
 	"log/slog"
 	"maps"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -56,6 +55,7 @@ import (
 	"time"
 
 	"github.com/termbridge/termbridge/execenv"
+	"github.com/termbridge/termbridge/internal/shelf"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -131,9 +131,8 @@ type Manager struct {
 	mu sync.Mutex
 	// guards following
 	closed bool
-	live   int             // slots of commands that start or run
-	kept   []*term         // in the order of their starts
-	bytes  int             // reserved by the buffers of kept
+	kept   *shelf.Shelf[*term]
+	bytes  int             // reserved by the buffers of those kept
 	left   []leftover      // what outlived ended commands of the caller's executors
 	leaks  []terminal.Leak // what could not be ended of it
 	expiry *time.Timer     // evicts what KeepEnded is over for; nil before it is needed
@@ -161,6 +160,7 @@ func New(opts *Options) *Manager {
 	o.ManagerBytes = cmp.Or(o.ManagerBytes, terminal.DefaultManagerBytes)
 	o.Grace = cmp.Or(o.Grace, terminal.StopGrace)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	m.kept = shelf.New(o.MaxTerminals, func(t *term) { m.bytes -= t.bytes })
 	if o.Env != nil {
 		m.env = *o.Env
 	} else {
@@ -240,10 +240,9 @@ func (m *Manager) reserve() error {
 	if m.closed {
 		return terminal.ErrClosed
 	}
-	if m.live >= m.opts.MaxTerminals {
-		return fmt.Errorf("%w: %d run, and no more are kept: stop one, or wait for one", terminal.ErrTooMany, m.live)
+	if err := m.kept.Reserve(); err != nil {
+		return err
 	}
-	m.live++
 	m.wg.Add(1)
 	return nil
 }
@@ -260,7 +259,7 @@ func (m *Manager) launch(t *term) error {
 	defer m.mu.Unlock()
 	switch {
 	case err != nil:
-		m.live--
+		m.kept.Unreserve()
 		return err
 	case m.closed:
 		err = terminal.ErrClosed
@@ -268,9 +267,7 @@ func (m *Manager) launch(t *term) error {
 		err = context.Canceled // nobody hears it
 	default:
 		t.started = true
-		m.kept = append(m.kept, t)
-		for len(m.kept) > m.opts.MaxTerminals && m.evict() {
-		}
+		m.kept.Put(t.info.ID, t)
 	}
 	if err != nil {
 		t.halt() // it holds its slot until it has ended
@@ -343,32 +340,14 @@ func checkWords(spec execenv.Spec, env map[string]string) error {
 	return nil
 }
 
-// evict forgets the terminal that ended first, and reports whether there was
-// one. Called with mu held.
-func (m *Manager) evict() bool {
-	oldest := -1
-	for i, t := range m.kept {
-		if t.ended() && (oldest < 0 || t.final.Ended.Before(m.kept[oldest].final.Ended)) {
-			oldest = i
-		}
-	}
-	if oldest < 0 {
-		return false
-	}
-	m.bytes -= m.kept[oldest].bytes
-	m.kept = slices.Delete(m.kept, oldest, oldest+1)
-	return true
-}
-
 // grow is the Reserve of the buffer of t, which wants n bytes more. Ended
 // terminals give way.
 func (m *Manager) grow(t *term, n int) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for m.bytes+n > m.opts.ManagerBytes {
-		if !m.evict() {
-			return false
-		}
+	m.kept.Evict(func(*term) bool { return m.bytes+n > m.opts.ManagerBytes })
+	if m.bytes+n > m.opts.ManagerBytes {
+		return false
 	}
 	m.bytes += n
 	t.bytes += n
@@ -379,7 +358,7 @@ func (m *Manager) grow(t *term, n int) bool {
 func (m *Manager) ended(t *term) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.live--
+	m.kept.End(t)
 	close(t.done)
 	if !t.started {
 		m.bytes -= t.bytes // never kept
@@ -391,40 +370,30 @@ func (m *Manager) ended(t *term) {
 			m.left = append(m.left, l)
 		}
 	}
-	m.expire(time.Now())
+	m.expire()
 }
 
 // expire evicts what KeepEnded is over for, and sets the clock for the next.
 // Called with mu held.
-func (m *Manager) expire(now time.Time) {
+func (m *Manager) expire() {
 	if m.opts.KeepEnded <= 0 || m.closed {
 		return
 	}
-	var next time.Duration
-	m.kept = slices.DeleteFunc(m.kept, func(t *term) bool {
-		if !t.ended() {
-			return false
-		}
-		left := t.final.Ended.Add(m.opts.KeepEnded).Sub(now)
-		if left <= 0 {
-			m.bytes -= t.bytes
-			return true
-		}
-		if next == 0 || left < next {
-			next = left
-		}
-		return false
+	var left time.Duration
+	m.kept.Evict(func(t *term) bool {
+		left = time.Until(t.final.Ended.Add(m.opts.KeepEnded))
+		return left <= 0
 	})
 	switch {
-	case next == 0:
+	case left <= 0: // none is left
 	case m.expiry == nil:
-		m.expiry = time.AfterFunc(next, func() {
+		m.expiry = time.AfterFunc(left, func() {
 			m.mu.Lock()
 			defer m.mu.Unlock()
-			m.expire(time.Now())
+			m.expire()
 		})
 	default:
-		m.expiry.Reset(next)
+		m.expiry.Reset(left)
 	}
 }
 
@@ -451,10 +420,8 @@ func (l leftover) end(m *Manager) {
 func (m *Manager) Get(id string) (terminal.Terminal, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, t := range m.kept {
-		if t.info.ID == id {
-			return t, nil
-		}
+	if t, ok := m.kept.Get(id); ok {
+		return t, nil
 	}
 	return nil, fmt.Errorf("localterm: %w: %q", terminal.ErrNotFound, id)
 }
@@ -463,18 +430,14 @@ func (m *Manager) Get(id string) (terminal.Terminal, error) {
 func (m *Manager) List() []terminal.Terminal {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	list := make([]terminal.Terminal, len(m.kept))
-	for i, t := range m.kept {
-		list[i] = t
-	}
-	return list
+	return m.kept.List()
 }
 
 // Busy implements [terminal.Manager].
 func (m *Manager) Busy() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.live > 0
+	return m.kept.Busy()
 }
 
 // Close implements [terminal.Manager]. All commands have the grace to end, at
@@ -487,7 +450,8 @@ var errUnsettled = errors.New("its end could not be waited for")
 func (m *Manager) shutdown() error {
 	m.mu.Lock()
 	m.closed = true
-	for _, t := range m.kept {
+	for _, t := range m.kept.List() {
+		t := t.(*term)
 		t.early = isClosed(t.sess.Exited())
 	}
 	close(m.ending) // every goroutine sees it

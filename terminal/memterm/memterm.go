@@ -43,6 +43,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/termbridge/termbridge/internal/shelf"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -102,14 +103,13 @@ type Manager struct {
 	// under them.
 	mu sync.Mutex
 	// guards following
-	shut     bool
-	ids      int            // ids given by the default NewID
-	pids     int            // as the kernel, from some number on
-	starting int            // slots of commands that are starting
-	bytes    int            // reserved by the buffers of kept
-	kept     []*term        // in the order of their starts
-	running  map[*term]bool // those with a goroutine of a program, evicted ones too
-	counts   map[string]int // starts by program
+	shut    bool
+	ids     int // ids given by the default NewID
+	pids    int // as the kernel, from some number on
+	kept    *shelf.Shelf[*term]
+	bytes   int            // reserved by the buffers of those kept
+	running map[*term]bool // those with a goroutine of a program, evicted ones too
+	counts  map[string]int // starts by program
 }
 
 // New returns a Manager. Nil options are the defaults.
@@ -139,6 +139,7 @@ func New(opts *Options) *Manager {
 	if m.opts.Grace == 0 {
 		m.opts.Grace = terminal.StopGrace
 	}
+	m.kept = shelf.New(m.opts.MaxTerminals, func(t *term) { m.bytes -= t.bytes })
 	return m
 }
 
@@ -187,11 +188,11 @@ func (m *Manager) start(ctx context.Context, cmd terminal.Command) (*term, error
 	}
 
 	m.mu.Lock()
-	m.starting--
 	if err == nil && m.shut {
 		err = terminal.ErrClosed
 	}
 	if err != nil {
+		m.kept.Unreserve()
 		m.mu.Unlock()
 		return nil, err
 	}
@@ -203,10 +204,8 @@ func (m *Manager) start(ctx context.Context, cmd terminal.Command) (*term, error
 		id = "mem-" + strconv.Itoa(m.ids)
 	}
 	t := newTerm(m, id, cmd)
-	m.kept = append(m.kept, t)
+	m.kept.Put(id, t)
 	m.running[t] = true
-	for len(m.kept) > m.opts.MaxTerminals && m.evict() {
-	}
 	m.mu.Unlock()
 	t.launch(args, prog)
 	m.watchers.Go(t.watch)
@@ -220,16 +219,9 @@ func (m *Manager) reserve() error {
 	if m.shut {
 		return terminal.ErrClosed
 	}
-	live := m.starting
-	for _, t := range m.kept {
-		if !t.ended() {
-			live++
-		}
+	if err := m.kept.Reserve(); err != nil {
+		return err
 	}
-	if live >= m.opts.MaxTerminals {
-		return fmt.Errorf("%w: %d run, and no more are kept: stop one, or wait for one", terminal.ErrTooMany, live)
-	}
-	m.starting++
 	m.starts.Add(1)
 	return nil
 }
@@ -259,22 +251,12 @@ func (m *Manager) hook(ctx context.Context, cmd terminal.Command) error {
 	return err
 }
 
-// evict forgets the terminal that ended first, and reports whether there was
-// one. Called with mu held.
-func (m *Manager) evict() bool {
-	oldest := -1
-	var at time.Time
-	for i, t := range m.kept {
-		if t.ended() && (oldest < 0 || t.endedAt.Before(at)) {
-			oldest, at = i, t.endedAt
-		}
-	}
-	if oldest < 0 {
-		return false
-	}
-	m.bytes -= m.kept[oldest].bytes
-	m.kept = slices.Delete(m.kept, oldest, oldest+1)
-	return true
+// ended gives back the slot of t and publishes its end.
+func (m *Manager) ended(t *term) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.kept.End(t)
+	close(t.done)
 }
 
 // grow is the Reserve of the buffer of t, which wants n bytes more. Ended
@@ -282,10 +264,9 @@ func (m *Manager) evict() bool {
 func (m *Manager) grow(t *term, n int) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for m.bytes+n > m.opts.ManagerBytes {
-		if !m.evict() {
-			return false
-		}
+	m.kept.Evict(func(*term) bool { return m.bytes+n > m.opts.ManagerBytes })
+	if m.bytes+n > m.opts.ManagerBytes {
+		return false
 	}
 	m.bytes += n
 	t.bytes += n
@@ -296,10 +277,8 @@ func (m *Manager) grow(t *term, n int) bool {
 func (m *Manager) Get(id string) (terminal.Terminal, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, t := range m.kept {
-		if t.id == id {
-			return t, nil
-		}
+	if t, ok := m.kept.Get(id); ok {
+		return t, nil
 	}
 	return nil, fmt.Errorf("memterm: %w: %q", terminal.ErrNotFound, id)
 }
@@ -308,18 +287,14 @@ func (m *Manager) Get(id string) (terminal.Terminal, error) {
 func (m *Manager) List() []terminal.Terminal {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	list := make([]terminal.Terminal, len(m.kept))
-	for i, t := range m.kept {
-		list[i] = t
-	}
-	return list
+	return m.kept.List()
 }
 
 // Busy implements [terminal.Manager].
 func (m *Manager) Busy() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.starting > 0 || slices.ContainsFunc(m.kept, func(t *term) bool { return !t.ended() })
+	return m.kept.Busy()
 }
 
 // Close implements [terminal.Manager]. Programs have the grace to end, and a

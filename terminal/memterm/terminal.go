@@ -31,8 +31,7 @@ type term struct {
 	gone    chan struct{} // closed when every process has returned
 	stopped chan struct{} // closed by the first signal that ends: Process.Stopped
 	killed  chan struct{} // closed by SIGKILL: Process.Killed
-	done    chan struct{} // closed by watch, last: Info is final
-	endedAt time.Time     // valid once done is closed
+	done    chan struct{} // closed by watch, last, in Manager.ended: Info is final
 	bytes   int           // reserved by buf; guarded by the Manager's mu
 
 	mu sync.Mutex
@@ -253,14 +252,13 @@ func (t *term) finish() {
 		t.info.Err = errNoExit
 	}
 	t.info.Ended = time.Now()
-	t.endedAt = t.info.Ended
 	t.info.Left = t.leftLocked()
 	t.buf.Close()
 	t.mu.Unlock()
 	if t.in != nil {
 		t.in.close()
 	}
-	close(t.done)
+	t.m.ended(t)
 }
 
 // errNoExit is the Info.Err of a program that returned neither code nor signal.
