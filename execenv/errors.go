@@ -47,7 +47,7 @@ const (
 	// ErrTextBusy: the program's file was open for writing all the time.
 	ErrTextBusy = startReason("text file busy")
 	// ErrNoResources: no more processes, descriptors or memory. It may pass.
-	ErrNoResources = startReason("out of processes, descriptors or memory")
+	ErrNoResources = startReason("out of resources")
 	// ErrNoTerminal: no more pseudo-terminals, or none on this machine.
 	ErrNoTerminal = startReason("no pseudo-terminal")
 )

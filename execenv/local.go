@@ -170,6 +170,12 @@ func (l *Local) enter() (mark string, err error) {
 		return "", terminal.ErrClosed
 	}
 	if err := l.guard(); err != nil {
+		if l.count == 0 { // it has started nothing, so it holds nothing
+			l.poller.close()
+			l.roll.close()
+			l.groups.remove()
+			l.poller, l.roll, l.groups = nil, nil, nil
+		}
 		return "", err
 	}
 	l.starting.Add(1)

@@ -41,7 +41,8 @@ type proc struct {
 	dead            bool // a zombie, or worse
 }
 
-// allProcs returns the process table, in the order of the ids.
+// allProcs returns the process table, in the order of the ids, or nil if there
+// are no descriptors to read it with.
 func allProcs() []proc {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -52,8 +53,11 @@ func allProcs() []proc {
 	procs := make([]proc, 0, len(names))
 	for _, name := range names {
 		if pid, err := strconv.Atoi(name); err == nil {
-			if p, ok := readProc(pid); ok {
+			switch p, err := statProc(pid); {
+			case err == nil:
 				procs = append(procs, p)
+			case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
+				return nil
 			}
 		}
 	}
@@ -61,16 +65,20 @@ func allProcs() []proc {
 }
 
 func readProc(pid int) (p proc, ok bool) {
+	p, err := statProc(pid)
+	return p, err == nil
+}
+
+func statProc(pid int) (p proc, err error) {
 	var buf [512]byte
-	stat := readProcFile(pid, "stat", buf[:])
-	// The name in parentheses may hold anything.
-	i := bytes.LastIndexByte(stat, ')')
-	if i < 0 {
-		return p, false
+	stat, err := openProcFile(pid, "stat", buf[:])
+	if err != nil {
+		return p, err
 	}
-	fields := strings.Fields(string(stat[i+1:]))
+	// The name in parentheses may hold anything.
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	if len(fields) < 20 {
-		return p, false
+		return p, unix.ESRCH
 	}
 	p.pid = pid
 	p.dead = fields[0] == "Z" || fields[0] == "X"
@@ -78,14 +86,20 @@ func readProc(pid int) (p proc, ok bool) {
 	p.pgid, _ = strconv.Atoi(fields[2])
 	p.sid, _ = strconv.Atoi(fields[3])
 	p.start, _ = strconv.ParseUint(fields[19], 10, 64)
-	return p, true
+	return p, nil
 }
 
 // readProcFile reads as much of a file as buf holds.
 func readProcFile(pid int, name string, buf []byte) []byte {
+	data, _ := openProcFile(pid, name, buf)
+	return data
+}
+
+// openProcFile is readProcFile, but says why the file cannot be opened.
+func openProcFile(pid int, name string, buf []byte) ([]byte, error) {
 	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/"+name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	defer unix.Close(fd)
 	n := 0
@@ -99,7 +113,7 @@ func readProcFile(pid int, name string, buf []byte) []byte {
 		}
 		n += m
 	}
-	return buf[:n]
+	return buf[:n], nil
 }
 
 // hasMark reports whether a process's environment holds mark. Known is false

@@ -72,7 +72,11 @@ func foreground(fd int) (pgid int, err error) {
 func (l *Local) openTerminal(tty TTY) (_ *ptmx, side *os.File, err error) {
 	master, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, nil, because(ErrNoTerminal, &os.PathError{Op: "open", Path: "/dev/ptmx", Err: err})
+		err = &os.PathError{Op: "open", Path: "/dev/ptmx", Err: err}
+		if errors.Is(err, unix.ENOSPC) {
+			err = fmt.Errorf("all are in use: end some terminals, or raise the limit (sysctl kernel.pty.max): %w", err)
+		}
+		return nil, nil, because(ErrNoTerminal, err)
 	}
 	f := os.NewFile(uintptr(master), "/dev/ptmx")
 	defer func() {

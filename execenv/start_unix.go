@@ -81,6 +81,14 @@ func lookPath(name, path string) (string, error) {
 	return "", because(ErrNoCommand, fmt.Errorf("not in PATH %q: %w", path, fs.ErrNotExist))
 }
 
+// shortages are the errors of a start that may pass, and what helps.
+var shortages = map[syscall.Errno]string{
+	syscall.EMFILE: "the agent has too many files open: end some commands, or raise its limit (ulimit -n)",
+	syscall.ENFILE: "this machine has too many files open: end some processes, or raise its limit (sysctl fs.file-max)",
+	syscall.EAGAIN: "no more processes are allowed: end some, or raise the limit of the user (ulimit -u) or of the container (pids.max)",
+	syscall.ENOMEM: "no memory: end some processes",
+}
+
 // explain turns the error of a start into one of the reasons of this package.
 // The kernel has one number for a missing directory, program and interpreter.
 func explain(err error, path, dir string) error {
@@ -88,9 +96,8 @@ func explain(err error, path, dir string) error {
 	if !errors.As(err, &errno) {
 		return err
 	}
-	switch errno {
-	case syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM:
-		return because(ErrNoResources, err)
+	if advice, short := shortages[errno]; short {
+		return fmt.Errorf("%w: %s (%w)", ErrNoResources, advice, err)
 	}
 	if isReason(err) {
 		return err

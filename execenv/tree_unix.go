@@ -25,12 +25,14 @@ type tree struct {
 	since uint64         // nothing older belongs
 
 	escaped bool // one was found outside of the leaders' groups
+	blind   bool // the last look saw nothing, for want of descriptors
 }
 
 // find returns the living members. It calls found, if that is not nil, for
 // each at once: who ends a chain of forks must be faster than the forks.
 func (t *tree) find(found func(proc)) []proc {
 	procs := allProcs()
+	t.blind = procs == nil
 	ids := make(map[int]ident, len(procs))
 	for _, p := range procs {
 		ids[p.pid] = p.ident
@@ -43,6 +45,11 @@ func (t *tree) find(found func(proc)) []proc {
 	add := func(p proc) {
 		t.known[p.ident] = true
 		if p.dead {
+			// An agent that is process 1 adopts orphans. Who else would know of
+			// these? Its own children are leaders, or in its own group.
+			if p.ppid == self && !t.leaders[p.pid] && p.pgid != unix.Getpgrp() {
+				unix.Wait4(p.pid, nil, unix.WNOHANG, nil)
+			}
 			return
 		}
 		t.escaped = t.escaped || !t.leaders[p.pgid]
@@ -96,7 +103,7 @@ func (t *tree) find(found func(proc)) []proc {
 }
 
 // end ends the tree: it asks, waits until deadline, and kills until nothing is
-// left. It returns what it could not end.
+// left. It returns what it could not end; where it saw nothing, the leaders.
 func (t *tree) end(deadline func() time.Time) []proc {
 	if time.Now().Before(deadline()) && t.ask(deadline) {
 		return nil
@@ -115,6 +122,14 @@ func (t *tree) end(deadline func() time.Time) []proc {
 		t.group.kill()
 		left := t.find(kill)
 		switch {
+		case t.blind && time.Now().After(giveUp):
+			for leader := range t.leaders {
+				left = append(left, proc{ident: ident{pid: leader}})
+			}
+			return left
+		case t.blind:
+			time.Sleep(blindPause)
+			continue
 		case len(left) == 0 && (confirmed || !t.escaped):
 			return nil
 		case len(left) == 0:
@@ -129,6 +144,9 @@ func (t *tree) end(deadline func() time.Time) []proc {
 		awaitAll(left, time.Now().Add(50*time.Millisecond))
 	}
 }
+
+// blindPause is between looks that see nothing.
+const blindPause = 10 * time.Millisecond
 
 // ask sends SIGTERM to everybody, and SIGCONT, without which a stopped process
 // would never see it. It reports whether all ended before deadline.
@@ -149,6 +167,13 @@ func (t *tree) ask(deadline func() time.Time) bool {
 		asked[p.ident] = t.leaders[p.pgid]
 	}
 	for confirmed := false; ; members = t.find(nil) {
+		if t.blind {
+			if !time.Now().Before(deadline()) {
+				return false
+			}
+			time.Sleep(blindPause)
+			continue
+		}
 		if len(members) == 0 {
 			if confirmed || !t.escaped {
 				return true
