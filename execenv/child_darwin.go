@@ -84,8 +84,7 @@ func newPoller() (*poller, error) { return &poller{}, nil }
 func (*poller) run()              {}
 func (*poller) close()            {}
 
-// quit is called before the stream is closed.
-func (*stream) quit() {}
+func (*stream) check() {}
 
 // reap takes the exited process from the kernel; its process id is free then.
 func (c *child) reap() {

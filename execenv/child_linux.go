@@ -60,7 +60,7 @@ func pipe(input bool) (ours, theirs *os.File, err error) {
 	if input {
 		fds[0], fds[1] = fds[1], fds[0]
 	}
-	unix.SetNonblock(fds[0], true) // before NewFile
+	unix.FcntlInt(uintptr(fds[0]), unix.F_SETFL, unix.O_NONBLOCK) // before NewFile
 	return os.NewFile(uintptr(fds[0]), "|0"), os.NewFile(uintptr(fds[1]), "|1"), nil
 }
 
@@ -71,7 +71,7 @@ func (l *Local) watch(c *child, exited func(terminal.Exit)) {
 		exit, _ := c.exit(0) // holds a thread
 		exited(exit)
 	}
-	if c.pidfd < 0 || 0 == l.poller.once(c.pidfd, func(uint32) {
+	if c.pidfd < 0 || 0 == l.poller.once(c.pidfd, func() {
 		if exit, ok := c.exit(unix.WNOHANG); ok {
 			exited(exit)
 		} else {

@@ -156,6 +156,15 @@ type Session interface {
 	InputState() (terminal.State, terminal.Evidence)
 }
 
+// A Notifier is a [Session] that tells of its exit: nobody has to wait for it.
+type Notifier interface {
+	// AfterExit has f called right after Exited was closed, and returns false,
+	// without a call, if it is closed already. It is called once. Alone says
+	// that the process ended by itself and that nothing hints at others which
+	// outlived it, so that Survivors and Wait return at once. F must not block.
+	AfterExit(f func(alone bool)) bool
+}
+
 // A Deliverer is an output, a Terminal or what StdoutPipe or StderrPipe returns,
 // that is read by its Executor: nobody has to wait for it, and nothing does
 // before there is something to read.

@@ -3,9 +3,9 @@ package execenv
 import (
 	"context"
 	"crypto/rand"
-	"fmt"
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -54,6 +54,7 @@ type Local struct {
 	drained map[*stream]struct{}  // read to nowhere for processes that outlived theirs
 	left    map[ident]bool        // outlived their process
 	since   uint64                // the start of the first process; 0: none yet
+	null    *os.File              // /dev/null, for processes
 	poller  *poller
 	dog     *watchdog
 	roll    *roll    // for the watchdog
@@ -146,9 +147,10 @@ func (l *Local) close() error {
 	for s := range l.drained {
 		s.f.Close()
 	}
-	poller, dog, groups, roll := l.poller, l.dog, l.groups, l.roll
+	poller, null, dog, groups, roll := l.poller, l.null, l.dog, l.groups, l.roll
 	l.mu.Unlock()
 	dog.dismiss()
+	null.Close()
 	roll.close()
 	groups.remove()
 
@@ -172,15 +174,16 @@ func (l *Local) enter() (mark string, err error) {
 	if err := l.guard(); err != nil {
 		if l.count == 0 { // it has started nothing, so it holds nothing
 			l.poller.close()
+			l.null.Close()
 			l.roll.close()
 			l.groups.remove()
-			l.poller, l.roll, l.groups = nil, nil, nil
+			l.poller, l.null, l.roll, l.groups = nil, nil, nil, nil
 		}
 		return "", err
 	}
 	l.starting.Add(1)
 	l.count++
-	return fmt.Sprintf("%s.%d,", l.mark, l.count), nil
+	return l.mark + "." + strconv.Itoa(l.count) + ",", nil
 }
 
 // environ returns the environment of a process of spec.

@@ -31,7 +31,7 @@ func pipe(bool) (_, _ *os.File, err error)             { return nil, nil, errUns
 func (l *Local) stopAll(time.Duration) []terminal.Proc { return nil }
 func (l *Local) run(*process)                          {}
 func (l *Local) forget(*process)                       {}
-func (*stream) quit()                                  {}
+func (*stream) check()                                 {}
 
 func (l *Local) openTerminal(TTY) (*ptmx, *os.File, error) { return nil, nil, errUnsupported }
 
@@ -81,5 +81,5 @@ type session struct {
 	group  *cgroup
 }
 
-func (*session) look(bool)                              {}
+func (*session) look(bool) bool                         { return true }
 func (*session) StopTree(time.Duration) []terminal.Proc { return nil }

@@ -19,9 +19,12 @@ type poller struct {
 
 	mu sync.Mutex
 	// guards following
-	last  uint64                         // the last key
-	calls map[uint64]func(events uint32) // by keys, which are never used again
+	last  uint64          // the last key
+	calls map[uint64]call // by keys, which are never used again
 }
+
+// A call is made when a descriptor can be read or is hung up.
+type call func()
 
 func newPoller() (*poller, error) {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
@@ -29,19 +32,19 @@ func newPoller() (*poller, error) {
 		return nil, os.NewSyscallError("epoll_create1", err)
 	}
 	unix.SetNonblock(fd, true) // before NewFile, which then uses the runtime's poller
-	p := &poller{epoll: os.NewFile(uintptr(fd), "epoll"), calls: make(map[uint64]func(uint32))}
+	p := &poller{epoll: os.NewFile(uintptr(fd), "epoll"), calls: make(map[uint64]call)}
 	p.raw, err = p.epoll.SyscallConn()
 	return p, err
 }
 
-// once has call called, from the poller's goroutine, when fd can be read or is
-// hung up. If fd is closed before, drop ends that; if it lives on, leave does. A
-// key of 0 means that fd cannot be waited for.
-func (p *poller) once(fd int, call func(events uint32)) (key uint64) {
+// once has f called, once, from the poller's goroutine. If fd is closed before,
+// drop ends that; if it lives on, leave does. A key of 0 means that fd cannot be
+// waited for.
+func (p *poller) once(fd int, f call) (key uint64) {
 	p.mu.Lock()
 	p.last++
 	key = p.last
-	p.calls[key] = call
+	p.calls[key] = f
 	p.mu.Unlock()
 	event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLONESHOT, Fd: int32(key), Pad: int32(key >> 32)}
 	if p.control(unix.EPOLL_CTL_ADD, fd, &event) != nil {
@@ -60,12 +63,12 @@ func (p *poller) control(op, fd int, event *unix.EpollEvent) (err error) {
 }
 
 // drop takes a call out.
-func (p *poller) drop(key uint64) func(events uint32) {
+func (p *poller) drop(key uint64) call {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	call := p.calls[key]
+	f := p.calls[key]
 	delete(p.calls, key)
-	return call
+	return f
 }
 
 // leave takes a descriptor out after its call.
@@ -79,8 +82,8 @@ func (p *poller) run() {
 			n, _ = unix.EpollWait(int(epoll), events[:], 0)
 			for _, e := range events[:max(n, 0)] {
 				// A child between fork and exec may keep a closed descriptor alive.
-				if call := p.drop(uint64(uint32(e.Fd)) | uint64(uint32(e.Pad))<<32); call != nil {
-					call(e.Events)
+				if f := p.drop(uint64(uint32(e.Fd)) | uint64(uint32(e.Pad))<<32); f != nil {
+					f()
 				}
 			}
 		}

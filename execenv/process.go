@@ -33,10 +33,9 @@ type process struct {
 	child     *child
 	term      *ptmx       // the agent's side of the terminal; nil without one
 	piped     [3]*os.File // the process's ends of the pipes of the pipe methods
-	null      *os.File    // /dev/null; nil until it is needed
 	theirs    []*os.File  // what is the process's alone once it has started
 	ours      []*os.File  // the agent's ends that copiers and StdinPipe use
-	streams   []*stream   // the agent's ends of outputs that the caller reads
+	streams   []*stream   // outputs that the caller reads
 	since     uint64      // no process of it is older
 	copiers   []func() error
 	feeder    func() error
@@ -53,6 +52,7 @@ type process struct {
 	waited bool // Wait was called
 	exit   terminal.Exit
 	holds  int // stops that need the process unreaped
+	after  func(alone bool)
 
 	exited chan struct{} // closed by over, exit is valid then
 	reaped chan struct{} // closed when the process id may be a stranger's
@@ -101,8 +101,16 @@ func (p *process) Start() error {
 	if err == nil {
 		return nil
 	}
+	return p.fail(err)
+}
+
+// fail ends a process that cannot be started: nothing of it stays open.
+func (p *process) fail(err error) error {
+	closeAll(p.theirs)
 	closeAll(p.ours)
+	p.theirs, p.ours = nil, nil
 	for _, s := range p.streams {
+		s.theirs.Close()
 		s.Close()
 	}
 	p.mu.Lock()
@@ -157,6 +165,9 @@ func (p *process) start() error {
 	// Before anybody looks who else holds the outputs.
 	closeAll(p.theirs)
 	p.theirs = nil
+	for _, s := range p.streams {
+		s.hold()
+	}
 	if p.session != nil {
 		if p.session.group = p.child.group; p.session.group == nil {
 			group.put()
@@ -211,7 +222,7 @@ func (p *process) stdio() (files [3]*os.File, err error) {
 		if p.term, side, err = p.local.openTerminal(*tty); err != nil {
 			return files, err
 		}
-		p.theirs = append(p.theirs, side)
+		p.term.theirs = side
 		p.streams = append(p.streams, p.term.stream)
 		files = [3]*os.File{side, side, side}
 	}
@@ -283,15 +294,7 @@ func (p *process) openNull(n int) (*os.File, error) {
 	if p.piped[n] != nil {
 		return p.piped[n], nil
 	}
-	if p.null == nil {
-		f, err := openNull()
-		if err != nil {
-			return nil, err
-		}
-		p.null = f
-		p.theirs = append(p.theirs, f)
-	}
-	return p.null, nil
+	return p.local.null, nil
 }
 
 func (p *process) StdinPipe() (io.WriteCloser, error) {
@@ -300,7 +303,7 @@ func (p *process) StdinPipe() (io.WriteCloser, error) {
 	}
 	pw, pr, err := pipe(true)
 	if err != nil {
-		return nil, err
+		return nil, p.fail(explain(err, "", ""))
 	}
 	p.piped[0] = pr
 	p.theirs = append(p.theirs, pr)
@@ -328,11 +331,10 @@ func (p *process) outputPipe(method string, n int, w io.Writer) (io.ReadCloser, 
 	}
 	pr, pw, err := pipe(false)
 	if err != nil {
-		return nil, err
+		return nil, p.fail(explain(err, "", ""))
 	}
 	p.piped[n] = pw
-	p.theirs = append(p.theirs, pw)
-	s := &stream{local: p.local, f: pr}
+	s := &stream{local: p.local, f: pr, theirs: pw}
 	p.streams = append(p.streams, s)
 	return s, nil
 }
@@ -358,12 +360,34 @@ func (p *process) over(exit terminal.Exit) {
 	p.exit, p.phase = exit, zombie
 	natural := p.reap()
 	p.mu.Unlock()
-	if p.session != nil {
-		p.session.look(natural)
+	for _, s := range p.streams {
+		s.letGo()
+		s.check()
 	}
+	alone := p.session != nil && p.session.look(natural)
+
+	p.mu.Lock()
 	close(p.exited)
+	after := p.after
+	p.mu.Unlock()
+	if after != nil {
+		after(alone)
+	}
 	if p.term != nil {
 		p.term.leave()
+	}
+}
+
+// AfterExit makes a session a [Notifier].
+func (p *process) AfterExit(f func(alone bool)) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-p.exited:
+		return false
+	default:
+		p.after = f
+		return true
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 type session struct {
 	*process
 	mark   string        // of the process; set by Start
-	place  int           // in Local.roll; guarded by Local.mu
+	place  int           // in Local.roll, or -1; guarded by Local.mu
 	looked chan struct{} // closed when look is through
 
 	stopMu sync.Mutex
@@ -178,21 +178,21 @@ func (s *session) putGroup() {
 	}
 }
 
-// look is the last duty at the exit. After a natural end it looks for survivors
-// if there is a hint of any. The ids of group and session are free since an
+// look is the last duty at the exit. After a natural end it looks for survivors,
+// and returns true if there is no hint of any. The ids of group and session are free since an
 // instant, and not reused before the counter of process ids has gone round.
-func (s *session) look(natural bool) {
+func (s *session) look(natural bool) (alone bool) {
 	pid := s.child.pid
 	s.stopMu.Lock()
 	s.alone = errors.Is(unix.Kill(-pid, 0), unix.ESRCH) && !s.group.populated() && !s.held()
-	alone, stopped := s.alone, s.stop != nil
+	alone, natural = s.alone, natural && s.stop == nil
 	s.stopMu.Unlock()
-	if !natural || stopped || alone {
-		if natural && !stopped {
+	if alone || !natural {
+		if natural {
 			s.putGroup()
 		}
 		close(s.looked)
-		return
+		return natural
 	}
 	s.local.background.Go(func() { // it takes a while
 		defer close(s.looked)
@@ -204,6 +204,7 @@ func (s *session) look(natural bool) {
 		}
 		s.keep(t.find(nil))
 	})
+	return false
 }
 
 // held reports whether somebody holds the other end of an output.
@@ -257,8 +258,11 @@ func (l *Local) run(p *process) {
 	if l.since == 0 {
 		l.since = p.since
 	}
-	if p.session != nil {
-		p.session.place = l.roll.add(p.child.pid)
+	if s := p.session; s != nil {
+		s.place = -1 // the watchdog ends its cgroup
+		if p.child.group == nil {
+			s.place = l.roll.add(p.child.pid)
+		}
 	}
 	l.watch(p.child, p.over)
 }
@@ -268,8 +272,8 @@ func (l *Local) forget(p *process) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.live, p)
-	if p.session != nil {
-		l.roll.drop(p.session.place)
+	if s := p.session; s != nil && s.place >= 0 {
+		l.roll.drop(s.place)
 	}
 }
 

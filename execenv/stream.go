@@ -10,20 +10,45 @@ import (
 )
 
 // A stream is the agent's end of an output: of a pipe or of a terminal.
+//
+// The agent holds the process's end too, until somebody reads or the process has
+// exited: to learn of the end of the output just before the exit would take the
+// processor from the exit.
 type stream struct {
 	local    *Local
 	f        *os.File
+	theirs   *os.File // the process's end
 	terminal bool
 
 	ended  atomic.Bool   // all was read, and nobody holds the other end
 	closed atomic.Bool   // for the caller
 	key    atomic.Uint64 // in the poller, while Deliver waits; 0: none
 
+	holding atomic.Bool // theirs is open, and only held
+	free    atomic.Bool // letGo was called
+
 	// reading is held by the caller's Read. It is above no other lock.
 	reading sync.Mutex
 }
 
+// hold is called when the process has started, and has an end of its own.
+func (s *stream) hold() {
+	s.holding.Store(true)
+	if s.free.Load() {
+		s.letGo()
+	}
+}
+
+// letGo closes the process's end, now or as soon as the process has started.
+func (s *stream) letGo() {
+	s.free.Store(true)
+	if s.holding.Swap(false) {
+		s.theirs.Close()
+	}
+}
+
 func (s *stream) Read(b []byte) (int, error) {
+	s.letGo()
 	s.reading.Lock()
 	defer s.reading.Unlock()
 	if s.closed.Load() {
@@ -59,7 +84,8 @@ func (s *stream) Close() error {
 	if s.closed.Swap(true) {
 		return nil
 	}
-	s.quit()
+	s.letGo()
+	s.check()
 	return s.f.Close()
 }
 
@@ -70,7 +96,7 @@ func (s *stream) seize() bool {
 	if s.closed.Swap(true) {
 		return false
 	}
-	s.quit()
+	s.check()
 	if !held || s.f.SetReadDeadline(time.Unix(1, 0)) != nil {
 		s.f.Close()
 		return false

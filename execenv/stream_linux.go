@@ -25,38 +25,34 @@ const widePipe = 256 << 10
 func (s *stream) Deliver(w io.Writer, ended func(error)) {
 	var key uint64
 	s.control(func(fd int) {
-		key = s.local.poller.once(fd, func(events uint32) { s.ready(events, w, ended) })
+		key = s.local.poller.once(fd, func() { s.ready(w, ended) })
 		s.key.Store(key)
 	})
 	switch {
 	case key == 0:
 		s.pump(nil, w, ended)
 	case s.closed.Load():
-		s.quit() // Close may have come before the key
+		s.check() // Close may have come before the key
 	}
 }
 
-// ready is called when there is something to read, or nothing any more, and by
-// quit.
-func (s *stream) ready(events uint32, w io.Writer, ended func(error)) {
+// ready is called when there is something to read, or nothing any more, and when
+// that is to be looked at.
+func (s *stream) ready(w io.Writer, ended func(error)) {
 	if s.closed.Load() {
 		ended(os.ErrClosed)
 		return
 	}
-	var first []byte
-	if events&unix.EPOLLIN == 0 { // hung up, and hardly anything to read
-		var buf [64]byte
-		n, err := 0, error(nil)
-		s.control(func(fd int) { n, err = unix.Read(fd, buf[:]) })
-		if n == 0 && err == nil || isHangup(err) {
-			s.ended.Store(true)
-			ended(nil)
-			return
-		}
-		first = bytes.Clone(buf[:max(n, 0)])
+	var buf [256]byte
+	n, err := 0, error(nil)
+	s.control(func(fd int) { n, err = unix.Read(fd, buf[:]) })
+	if n == 0 && err == nil || isHangup(err) {
+		s.ended.Store(true)
+		ended(nil)
+		return
 	}
 	s.control(s.local.poller.leave)
-	s.pump(first, w, ended)
+	s.pump(bytes.Clone(buf[:max(n, 0)]), w, ended)
 }
 
 // pump delivers what was read already, and the rest.
@@ -67,17 +63,17 @@ func (s *stream) pump(first []byte, w io.Writer, ended func(error)) {
 			_, err = w.Write(first)
 		}
 		if err == nil {
-			_, err = s.WriteTo(w)
+			_, err = s.writeTo(w)
 		}
 		ended(err)
 	})
 }
 
-// quit ends what Deliver waits for, once the stream is closed for the caller.
-func (s *stream) quit() {
+// check calls ready, if Deliver waits for it.
+func (s *stream) check() {
 	if key := s.key.Swap(0); key != 0 {
 		if ready := s.local.poller.drop(key); ready != nil {
-			ready(0)
+			ready()
 		}
 	}
 }
@@ -92,6 +88,11 @@ func (s *stream) control(f func(fd int)) {
 // holds a buffer only while there is something to read, so that an idle output
 // costs no memory.
 func (s *stream) WriteTo(w io.Writer) (written int64, err error) {
+	s.letGo()
+	return s.writeTo(w)
+}
+
+func (s *stream) writeTo(w io.Writer) (written int64, err error) {
 	s.reading.Lock()
 	defer s.reading.Unlock()
 	raw, err := s.f.SyscallConn()

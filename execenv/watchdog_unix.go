@@ -75,9 +75,8 @@ func (r *roll) set(place int, text string) {
 	r.file.WriteAt(line[:], int64(place*rollLine))
 }
 
-// guard sees to it that poller and watchdog run, and that cgroups were looked
-// for.
-// Called with mu held.
+// guard sees to it that what all processes need is there: poller, watchdog, and
+// cgroups if they can be had. Called with mu held.
 func (l *Local) guard() error {
 	if l.count == 0 {
 		l.groups = newCgroups(l.opts.Cgroup, l.mark)
@@ -89,6 +88,13 @@ func (l *Local) guard() error {
 		}
 		l.poller = poller
 		l.background.Go(poller.run)
+	}
+	if l.null == nil {
+		null, err := openNull()
+		if err != nil {
+			return explain(err, "", "")
+		}
+		l.null = null
 	}
 	if l.dog != nil {
 		select {
@@ -119,12 +125,6 @@ func (l *Local) startWatchdog() (*watchdog, error) {
 		return nil, explain(err, "", "")
 	}
 	defer pr.Close()
-	null, err := openNull()
-	if err != nil {
-		pw.Close()
-		return nil, explain(err, "", "")
-	}
-	defer null.Close()
 	dir := ""
 	if l.groups != nil {
 		dir = l.groups.dir
@@ -136,7 +136,7 @@ func (l *Local) startWatchdog() (*watchdog, error) {
 		dir:     "/",
 		session: true, // what the terminal of the agent sends does not reach it
 	}
-	c, err := shell.start([]*os.File{pr, null, null, l.roll.file}, nil)
+	c, err := shell.start([]*os.File{pr, l.null, l.null, l.roll.file}, nil)
 	if err != nil {
 		pw.Close()
 		return nil, explain(err, shell.path, shell.dir)

@@ -1,6 +1,7 @@
 package localterm_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -177,19 +178,19 @@ func BenchmarkIngest(b *testing.B) {
 }
 
 // BenchmarkStart is from the start to the end of a command that does nothing.
+// Cancelable is with a context that may end, for which both sides need another
+// goroutine.
 func BenchmarkStart(b *testing.B) {
-	for _, kind := range []string{"tty", "pipe"} {
+	for _, kind := range []string{"tty", "pipe", "pipe/cancelable"} {
 		b.Run(kind, func(b *testing.B) {
 			m := localterm.New(nil)
 			defer m.Close()
-			ratio(b, 0, 0, func() {
-				if kind == "tty" {
-					rawStart(b)
-				} else if _, err := exec.Command("/bin/true").CombinedOutput(); err != nil {
-					b.Fatal(err)
-				}
-			}, func() {
-				t, err := m.Start(b.Context(), terminal.Command{Args: []string{"/bin/true"}, TTY: kind == "tty"})
+			ctx := context.Background()
+			if kind == "pipe/cancelable" {
+				ctx = b.Context()
+			}
+			ratio(b, 0, 0, func() { rawStart(b, ctx, kind == "tty") }, func() {
+				t, err := m.Start(ctx, terminal.Command{Args: []string{"/bin/true"}, TTY: kind == "tty"})
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -199,10 +200,21 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-func rawStart(b *testing.B) {
+func rawStart(b *testing.B, ctx context.Context, tty bool) {
+	cmd := exec.Command("/bin/true")
+	if ctx.Done() != nil {
+		cmd = exec.CommandContext(ctx, "/bin/true")
+	}
+	if !tty {
+		var stdout, stderr bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &stdout, &stderr
+		if err := cmd.Run(); err != nil {
+			b.Fatal(err)
+		}
+		return
+	}
 	master, slave := rawTerminal(b)
 	defer master.Close()
-	cmd := exec.Command("/bin/true")
 	cmd.Stdout, cmd.Stderr = slave, slave
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {

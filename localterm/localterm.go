@@ -22,9 +22,9 @@
 //
 // # Concurrency
 //
-// Everything may be called from any number of goroutines. The Manager owns its
-// goroutines, one for each command and one for each of its outputs, and Close
-// joins them.
+// Everything may be called from any number of goroutines. A command that runs
+// and is silent needs none, if its executor can do without ([execenv.Notifier],
+// [execenv.Deliverer]). The Manager's own are joined by Close.
 //
 // Terminals also implement [terminal.StreamReader], for commands without TTY,
 // [terminal.LineCounter], and [terminal.StateReader] and [terminal.StateWaiter]
@@ -137,7 +137,7 @@ type Manager struct {
 	leaks  []terminal.Leak // what could not be ended of it
 	expiry *time.Timer     // evicts what KeepEnded is over for; nil before it is needed
 
-	wg sync.WaitGroup // all goroutines; Add while !closed or from one of them
+	wg sync.WaitGroup // commands and goroutines; Add while !closed or from one of them
 }
 
 var _ terminal.Manager = (*Manager)(nil)
@@ -213,12 +213,12 @@ func (m *Manager) start(ctx context.Context, cmd terminal.Command) (*term, error
 	if err := m.reserve(); err != nil {
 		return nil, err
 	}
+	if ctx.Done() == nil {
+		return t, m.launch(t)
+	}
 	// The start itself cannot be interrupted, only the wait for it.
 	started := make(chan error, 1)
-	go func() {
-		defer m.wg.Done()
-		started <- m.launch(t)
-	}()
+	go func() { started <- m.launch(t) }()
 	select {
 	case err = <-started:
 	case <-ctx.Done():
@@ -233,7 +233,7 @@ func (m *Manager) start(ctx context.Context, cmd terminal.Command) (*term, error
 	return t, nil
 }
 
-// reserve takes a slot for a command, and counts the goroutine that starts it.
+// reserve takes a slot for a command, and counts it in wg.
 func (m *Manager) reserve() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -247,7 +247,7 @@ func (m *Manager) reserve() error {
 	return nil
 }
 
-// launch starts the process of t and hands t over to its goroutines.
+// launch starts the process of t, and sees to its end.
 func (m *Manager) launch(t *term) error {
 	err := t.start()
 	if err == nil {
@@ -260,6 +260,7 @@ func (m *Manager) launch(t *term) error {
 	switch {
 	case err != nil:
 		m.kept.Unreserve()
+		m.wg.Done()
 		return err
 	case m.closed:
 		err = terminal.ErrClosed
@@ -269,10 +270,11 @@ func (m *Manager) launch(t *term) error {
 		t.started = true
 		m.kept.Put(t.info.ID, t)
 	}
+	t.out.ingest(m.wg.Go)
+	t.watch()
 	if err != nil {
 		t.halt() // it holds its slot until it has ended
 	}
-	t.run()
 	return err
 }
 
@@ -454,7 +456,10 @@ func (m *Manager) shutdown() error {
 		t := t.(*term)
 		t.early = isClosed(t.sess.Exited())
 	}
-	close(m.ending) // every goroutine sees it
+	close(m.ending)
+	for _, t := range m.kept.List() {
+		t.(*term).end(terminal.Stopped)
+	}
 	if m.expiry != nil {
 		m.expiry.Stop()
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/termbridge/termbridge/execenv"
 	"github.com/termbridge/termbridge/internal/tail"
 	"github.com/termbridge/termbridge/internal/text"
 	"github.com/termbridge/termbridge/terminal"
@@ -57,12 +58,27 @@ func (o *output) add(r io.ReadCloser, name terminal.Stream) {
 	o.open.Add(1)
 }
 
-// ingest reads s to its end. The executor ends the read when the process's
-// resources are released.
-func (o *output) ingest(s stream) {
-	// An executor's own WriteTo holds a buffer only while there is something
-	// to read.
-	_, err := io.Copy(keeper{o, s.name}, s.ReadCloser)
+// ingest reads all streams to their end. The executor ends that when the
+// process's resources are released. A goroutine that has to be started is
+// started by join.
+func (o *output) ingest(join func(func())) {
+	for _, s := range o.streams {
+		k := keeper{o, s.name}
+		if d, ok := s.ReadCloser.(execenv.Deliverer); ok {
+			d.Deliver(k, o.ended)
+			continue
+		}
+		join(func() {
+			// An executor's own WriteTo holds a buffer only while there is
+			// something to read.
+			_, err := io.Copy(k, s.ReadCloser)
+			o.ended(err)
+		})
+	}
+}
+
+// ended notes the end of a stream.
+func (o *output) ended(err error) {
 	o.mu.Lock()
 	if o.failed == nil && !errors.Is(err, os.ErrClosed) {
 		o.failed = err
@@ -138,6 +154,9 @@ func (o *output) news(cursor int64) bool {
 // read to the end, or once somebody else evidently holds it open; and false if
 // either channel is closed before.
 func (o *output) drain(stop, ending <-chan struct{}) bool {
+	if isClosed(o.eof) {
+		return true
+	}
 	const step = terminal.DrainQuiet / 4
 	tick := time.NewTicker(step)
 	defer tick.Stop()

@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/termbridge/termbridge/execenv"
@@ -17,8 +18,8 @@ import (
 	"github.com/termbridge/termbridge/terminal"
 )
 
-// A term is one command. One goroutine supervises its process, and one reads
-// each of its outputs.
+// A term is one command. While it runs it has a goroutine for each output, and
+// if the executor is a good one only for those that have begun.
 type term struct {
 	m    *Manager
 	sess execenv.Session
@@ -29,6 +30,8 @@ type term struct {
 
 	stop     chan struct{} // closed by halt
 	stopOnce sync.Once
+	timeout  *time.Timer // nil without Command.Timeout
+	claimed  atomic.Bool // somebody settles it
 
 	done  chan struct{} // closed by Manager.ended, once out is closed and final is valid
 	final terminal.Info
@@ -80,14 +83,18 @@ func (t *term) start() error {
 	var stdout, stderr io.ReadCloser
 	var stdin deadlineWriter
 	if !cmd.TTY {
-		var err [3]error
-		stdout, err[1] = t.sess.StdoutPipe()
-		stderr, err[2] = t.sess.StderrPipe()
-		if cmd.Stdin {
-			stdin, err[0] = t.stdin()
-		}
-		if err := errors.Join(err[:]...); err != nil {
+		// One that fails is a failed start, which closes the others.
+		var err error
+		if stdout, err = t.sess.StdoutPipe(); err != nil {
 			return err
+		}
+		if stderr, err = t.sess.StderrPipe(); err != nil {
+			return err
+		}
+		if cmd.Stdin {
+			if stdin, err = t.stdin(); err != nil {
+				return err
+			}
 		}
 	}
 	if err := t.sess.Start(); err != nil {
@@ -129,22 +136,59 @@ func (t *term) stdin() (deadlineWriter, error) {
 	return nil, fmt.Errorf("%w: environment %q cannot end a blocked write", terminal.ErrNoInput, t.info.Environment)
 }
 
-// run hands the started command over to its goroutines. The caller is one of
-// the Manager's, so that they can be joined.
-func (t *term) run() {
-	for _, s := range t.out.streams {
-		t.m.wg.Go(func() { t.out.ingest(s) })
+// watch sees to it that the command is settled when it exits, and when its time
+// is over.
+func (t *term) watch() {
+	if d := t.info.Command.Timeout; d > 0 {
+		t.timeout = time.AfterFunc(time.Until(t.info.Started.Add(d)), func() { t.end(terminal.TimedOut) })
 	}
-	t.m.wg.Go(t.supervise)
+	n, ok := t.sess.(execenv.Notifier)
+	switch {
+	case !ok:
+		t.m.wg.Go(func() {
+			select {
+			case <-t.sess.Exited():
+				t.end("")
+			case <-t.done: // unsettled
+			}
+		})
+	case !n.AfterExit(t.exited):
+		t.end("")
+	}
+}
+
+// exited is called when the process has exited.
+func (t *term) exited(alone bool) {
+	if alone && isClosed(t.out.eof) && t.claim() {
+		t.settle("") // that does not block, and without a goroutine it is faster
+	} else {
+		t.end("")
+	}
 }
 
 // halt asks for the end of the command.
-func (t *term) halt() { t.stopOnce.Do(func() { close(t.stop) }) }
+func (t *term) halt() {
+	t.stopOnce.Do(func() { close(t.stop) })
+	t.end(terminal.Stopped)
+}
 
-// supervise waits for the end of the command, or brings it about, and settles
-// it.
-func (t *term) supervise() {
-	asked := t.wait()
+// end settles the command, which has exited or is asked to end. Only the first
+// call counts.
+func (t *term) end(asked terminal.Outcome) {
+	if t.claim() {
+		go t.settle(asked) // which the Manager counts since the start
+	}
+}
+
+func (t *term) claim() bool { return !t.claimed.Swap(true) }
+
+// settle brings about the end of the command, if it was asked to end, and makes
+// it known.
+func (t *term) settle(asked terminal.Outcome) {
+	defer t.m.wg.Done()
+	if asked != terminal.TimedOut && t.timeout != nil { // in this order: timeout may be over before it is set
+		t.timeout.Stop()
+	}
 	stopped := asked != ""
 	switch {
 	case asked != terminal.TimedOut && isClosed(t.m.ending) && !t.early:
@@ -191,25 +235,6 @@ func (t *term) stopTree() []terminal.Proc {
 		return t.sess.Survivors()
 	}
 	return t.sess.StopTree(t.m.opts.Grace)
-}
-
-// wait waits for the exit of the process, or for a reason to end it.
-func (t *term) wait() (asked terminal.Outcome) {
-	var timeout <-chan time.Time
-	if d := t.info.Command.Timeout; d > 0 {
-		timer := time.NewTimer(time.Until(t.info.Started.Add(d)))
-		defer timer.Stop()
-		timeout = timer.C
-	}
-	select {
-	case <-t.sess.Exited():
-		return ""
-	case <-timeout:
-		return terminal.TimedOut
-	case <-t.stop:
-	case <-t.m.ending:
-	}
-	return terminal.Stopped
 }
 
 // waitError returns what of the error of a Wait is no way for a command to end.
@@ -326,7 +351,7 @@ func (t *term) Signal(sig os.Signal) error {
 		return fmt.Errorf("localterm: signal: %w", terminal.ErrEnded)
 	}
 	if err := t.sess.SignalGroup(sig); err != nil {
-		if isClosed(t.sess.Exited()) {
+		if errors.Is(err, os.ErrProcessDone) || isClosed(t.sess.Exited()) {
 			err = terminal.ErrEnded
 		}
 		return fmt.Errorf("localterm: signal: %w", err)
