@@ -86,6 +86,11 @@ func (*poller) close()            {}
 
 func (*stream) check() {}
 
+type (
+	delivery struct{}
+	reader   struct{}
+)
+
 // reap takes the exited process from the kernel; its process id is free then.
 func (c *child) reap() {
 	for {

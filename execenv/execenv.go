@@ -176,6 +176,18 @@ type Deliverer interface {
 	Deliver(w io.Writer, ended func(error))
 }
 
+// A Puller is a [Deliverer] that can be read by whoever waits for its output:
+// another goroutine would have to wake that.
+type Puller interface {
+	Deliverer
+	// Pull waits for output and delivers some, unless Interrupt ends the wait;
+	// and returns false, without waiting, while somebody else reads and after
+	// the end. It may be called at any time after Deliver.
+	Pull() bool
+	// Interrupt ends a Pull that waits, or else the next.
+	Interrupt()
+}
+
 // A Terminal is the agent's side of a pseudo-terminal.
 type Terminal interface {
 	// Read returns output; io.EOF once the last holder of the other side is

@@ -61,7 +61,11 @@ func (*ptmx) signal(os.Signal) (bool, error) { return true, errUnsupported }
 
 type ident struct{}
 
-type poller struct{}
+type (
+	delivery struct{}
+	reader   struct{}
+	poller   struct{}
+)
 
 func (*poller) close() {}
 

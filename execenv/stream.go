@@ -20,15 +20,17 @@ type stream struct {
 	theirs   *os.File // the process's end
 	terminal bool
 
-	ended  atomic.Bool   // all was read, and nobody holds the other end
-	closed atomic.Bool   // for the caller
-	key    atomic.Uint64 // in the poller, while Deliver waits; 0: none
+	ended    atomic.Bool // all was read, and nobody holds the other end
+	closed   atomic.Bool // for the caller
+	delivery atomic.Pointer[delivery]
 
 	holding atomic.Bool // theirs is open, and only held
 	free    atomic.Bool // letGo was called
 
 	// reading is held by the caller's Read. It is above no other lock.
 	reading sync.Mutex
+	// guards following
+	r *reader // nil before it is needed
 }
 
 // hold is called when the process has started, and has an end of its own.

@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -227,68 +229,114 @@ func rawStart(b *testing.B, ctx context.Context, tty bool) {
 	}
 }
 
-// BenchmarkWake is from a byte of input to its echo by the program, with a
-// reader that waits for it.
+// BenchmarkWake is from a write in the program to the return of the read that
+// waits for it.
 func BenchmarkWake(b *testing.B) {
+	exe, err := os.Executable()
+	if err != nil {
+		b.Fatal(err)
+	}
 	for _, kind := range []string{"tty", "pipe"} {
 		b.Run(kind, func(b *testing.B) {
-			in, out, stop := rawCat(b, kind == "tty")
+			in, out, stop := rawClock(b, exe, kind == "tty")
 			defer stop()
 			m := localterm.New(nil)
 			defer m.Close()
-			line := "exec cat"
-			if kind == "tty" {
-				line = "stty raw -echo; echo; exec cat"
-			}
-			t, err := m.Start(b.Context(), terminal.Command{Line: line, TTY: kind == "tty", Stdin: true})
+			t, err := m.Start(b.Context(), terminal.Command{Args: []string{exe}, Env: map[string]string{clockEnv: "1"},
+				TTY: kind == "tty", Stdin: true})
 			if err != nil {
 				b.Fatal(err)
 			}
-			ctx := context.Background()
-			cursor := int64(0)
-			read := func() {
+			ctx, cursor := context.Background(), int64(0)
+			read := func() string {
 				o, err := t.ReadOutput(ctx, cursor, time.Minute)
-				if err != nil || o.Text == "" {
-					b.Fatalf("%+v, %v", o, err)
-				}
-				cursor = o.NextCursor
-			}
-			if kind == "tty" {
-				read()
-			}
-			buf := make([]byte, 64<<10)
-			ratio(b, 0, 500*time.Microsecond, func() {
-				io.WriteString(in, "x")
-				if _, err := out.Read(buf); err != nil {
+				if err != nil {
 					b.Fatal(err)
 				}
-			}, func() {
+				cursor = o.NextCursor
+				return o.Text
+			}
+			buf := make([]byte, 64<<10)
+			rawRead := func() string {
+				n, err := out.Read(buf)
+				if err != nil {
+					b.Fatal(err)
+				}
+				return string(buf[:n])
+			}
+			for _, read := range []func() string{read, rawRead} {
+				if got := read(); got != "ready\n" {
+					b.Fatalf("read %q", got)
+				}
+			}
+			var base, ours []time.Duration
+			for b.Loop() {
+				io.WriteString(in, "x")
+				base = append(base, since(b, rawRead()))
 				if _, err := t.WriteInput(ctx, "x"); err != nil {
 					b.Fatal(err)
 				}
-				read()
-			})
+				ours = append(ours, since(b, read()))
+			}
+			x, y := median(base), median(ours)
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(float64(x.Nanoseconds())/1e3, "base-µs")
+			b.ReportMetric(float64(y.Nanoseconds())/1e3, "µs")
 		})
 	}
 }
 
-// rawCat starts a cat without any package of ours.
-func rawCat(b *testing.B, tty bool) (in io.Writer, out io.Reader, stop func()) {
+// clockEnv makes the test program a clock: for each byte of input it writes, after
+// a while, what time it is.
+const clockEnv = "LOCALTERM_CLOCK"
+
+func init() {
+	if os.Getenv(clockEnv) == "" {
+		return
+	}
+	if modes, err := unix.IoctlGetTermios(0, unix.TCGETS); err == nil {
+		modes.Lflag &^= unix.ICANON | unix.ECHO | unix.ISIG
+		modes.Oflag &^= unix.OPOST
+		unix.IoctlSetTermios(0, unix.TCSETS, modes)
+	}
+	os.Stdout.WriteString("ready\n")
+	var x [1]byte
+	for {
+		if n, err := os.Stdin.Read(x[:]); n == 0 || err != nil {
+			os.Exit(0)
+		}
+		time.Sleep(500 * time.Microsecond) // the reader waits by now
+		unix.Write(1, fmt.Appendln(nil, monotonic()))
+	}
+}
+
+// monotonic returns nanoseconds of a clock that all processes share.
+func monotonic() int64 {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
+		panic(err)
+	}
+	return t.Nano()
+}
+
+func since(b *testing.B, clock string) time.Duration {
+	now := monotonic()
+	then, err := strconv.ParseInt(strings.TrimSpace(clock), 10, 64)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(now - then)
+}
+
+// rawClock starts a clock without any package of ours.
+func rawClock(b *testing.B, exe string, tty bool) (in io.Writer, out io.Reader, stop func()) {
 	b.Helper()
-	cmd := exec.Command("/bin/sh", "-c", "exec cat")
+	cmd := exec.Command(exe)
+	cmd.Env = append(os.Environ(), clockEnv+"=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	var ours, theirs []*os.File
 	if tty {
 		master, slave := rawTerminal(b)
-		modes, err := unix.IoctlGetTermios(int(slave.Fd()), unix.TCGETS)
-		if err != nil {
-			b.Fatal(err)
-		}
-		modes.Lflag &^= unix.ICANON | unix.ECHO | unix.ISIG
-		modes.Oflag &^= unix.OPOST
-		if err := unix.IoctlSetTermios(int(slave.Fd()), unix.TCSETS, modes); err != nil {
-			b.Fatal(err)
-		}
 		cmd.Stdin, cmd.Stdout = slave, slave
 		ours, theirs = []*os.File{master, master}, []*os.File{slave}
 	} else {

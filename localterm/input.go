@@ -75,15 +75,19 @@ func (in *input) write(ctx context.Context, text string, rawOnly bool) (n int, e
 			terminal.ErrLineTooLong, longest, limit)
 	}
 
-	in.deadline(time.Time{})
-	interrupted := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		in.deadline(past)
-		close(interrupted)
-	})
-	n, err = io.WriteString(in.w, text)
-	if !stop() {
-		<-interrupted // or it would end the next write
+	if ctx.Done() == nil {
+		n, err = io.WriteString(in.w, text)
+	} else {
+		interrupted := make(chan struct{})
+		stop := context.AfterFunc(ctx, func() {
+			in.deadline(past)
+			close(interrupted)
+		})
+		n, err = io.WriteString(in.w, text)
+		if !stop() {
+			<-interrupted
+			in.deadline(time.Time{}) // or it would end the next write
+		}
 	}
 	if limit > 0 {
 		in.line, _ = editedLine(in.line, text[:n])

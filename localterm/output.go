@@ -49,6 +49,7 @@ type stream struct {
 func newOutput(limit int, reserve func(int) bool) *output {
 	o := &output{buf: tail.New(limit), eof: make(chan struct{}), active: time.Now(), input: -1}
 	o.buf.Reserve = reserve
+	o.buf.Source = o
 	return o
 }
 
@@ -74,6 +75,24 @@ func (o *output) ingest(join func(func())) {
 			_, err := io.Copy(k, s.ReadCloser)
 			o.ended(err)
 		})
+	}
+}
+
+// Pull is called by a reader who waits: what is read by itself needs nobody to
+// wake it. It returns false if it cannot be.
+func (o *output) Pull() bool {
+	return slices.ContainsFunc(o.streams, func(s stream) bool {
+		p, ok := s.ReadCloser.(execenv.Puller)
+		return ok && p.Pull()
+	})
+}
+
+// Interrupt ends a Pull.
+func (o *output) Interrupt() {
+	for _, s := range o.streams {
+		if p, ok := s.ReadCloser.(execenv.Puller); ok {
+			p.Interrupt()
+		}
 	}
 }
 

@@ -23,6 +23,10 @@ type Buffer struct {
 	// keeps less than the limit. It is called with the buffer locked.
 	Reserve func(n int) bool
 
+	// Source, if it is set before the first Write, may read for those who wait,
+	// in the goroutine of one of them: see [Source].
+	Source Source
+
 	limit int
 
 	mu sync.Mutex
@@ -41,6 +45,17 @@ type Buffer struct {
 	armed  bool          // late is set
 	alarm  *time.Timer   // wakes those who wait to see the time; nil before the first
 	due    time.Time     // when alarm is set to go off; zero: it is not
+
+	pulling bool // somebody waits in Source.Pull
+}
+
+// A Source writes to a Buffer. Pull waits until it has written something, and
+// returns true, or until Interrupt; it returns false at once if it cannot wait.
+// Interrupt is called with the buffer locked, and also for what Pull itself has
+// written; before a Pull, it ends that at once.
+type Source interface {
+	Pull() bool
+	Interrupt()
 }
 
 // minRing is the first size of a ring: an idle terminal costs nothing before
@@ -162,7 +177,7 @@ const (
 // announce wakes those who wait for the n bytes that were just written, now or
 // in a moment. Called with mu held.
 func (b *Buffer) announce(n int) {
-	if b.wake == nil || b.armed && n >= floodPiece && b.end-b.wokeAt < floodBytes {
+	if b.wake == nil && !b.pulling || b.armed && n >= floodPiece && b.end-b.wokeAt < floodBytes {
 		return
 	}
 	if n >= floodPiece && b.end-b.wokeAt < floodBytes {
@@ -189,11 +204,17 @@ func (b *Buffer) overdue() {
 
 // awaken wakes those who wait. Called with mu held.
 func (b *Buffer) awaken() {
+	if b.wake == nil && !b.pulling {
+		return
+	}
+	if b.pulling {
+		b.Source.Interrupt()
+	}
 	if b.wake != nil {
 		close(b.wake)
 		b.wake = nil
-		b.woken, b.wokeAt = time.Now(), b.end
 	}
+	b.woken, b.wokeAt = time.Now(), b.end
 }
 
 // Append appends the kept bytes from one cursor to another to p.
@@ -296,7 +317,7 @@ func (b *Buffer) await(ctx context.Context, wait time.Duration, ready func() boo
 	if 0 < wait && wait < forever {
 		deadline = time.Now().Add(wait)
 	}
-	for {
+	for pull := b.Source != nil; ; {
 		b.mu.Lock()
 		if ready() || wait <= 0 {
 			b.mu.Unlock()
@@ -305,21 +326,43 @@ func (b *Buffer) await(ctx context.Context, wait time.Duration, ready func() boo
 		if !deadline.IsZero() {
 			b.wakeBy(deadline)
 		}
-		if b.wake == nil {
-			b.wake = make(chan struct{})
-		}
-		wake := b.wake
-		b.mu.Unlock()
-
-		select {
-		case <-wake:
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if pull && !b.pulling {
+			b.pulling = true
+			b.mu.Unlock()
+			pull = b.pull(ctx)
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+		} else {
+			if b.wake == nil {
+				b.wake = make(chan struct{})
+			}
+			wake := b.wake
+			b.mu.Unlock()
+			select {
+			case <-wake:
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+			pull = b.Source != nil
 		}
 		if !deadline.IsZero() {
 			wait = time.Until(deadline)
 		}
 	}
+}
+
+// pull calls Source.Pull until ctx ends.
+func (b *Buffer) pull(ctx context.Context) bool {
+	if ctx.Done() != nil {
+		stop := context.AfterFunc(ctx, b.Source.Interrupt)
+		defer stop()
+	}
+	waited := b.Source.Pull()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.pulling = false
+	return waited
 }
 
 // raw is a piece of the stream that is not decoded yet.
