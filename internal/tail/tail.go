@@ -170,17 +170,20 @@ func (b *Buffer) Close() {
 // a pause, wakes at once.
 const (
 	floodPiece = 1 << 10
-	floodBytes = 64 << 10
-	floodPause = time.Millisecond
+	floodBytes = 256 << 10 // or a quarter of the limit
+	floodPause = 2 * time.Millisecond
 )
 
 // announce wakes those who wait for the n bytes that were just written, now or
 // in a moment. Called with mu held.
 func (b *Buffer) announce(n int) {
-	if b.wake == nil && !b.pulling || b.armed && n >= floodPiece && b.end-b.wokeAt < floodBytes {
+	if b.wake == nil && !b.pulling {
 		return
 	}
-	if n >= floodPiece && b.end-b.wokeAt < floodBytes {
+	if n >= floodPiece && b.end-b.wokeAt < min(floodBytes, int64(b.limit/4)) {
+		if b.armed {
+			return
+		}
 		if pause := floodPause - time.Since(b.woken); pause > 0 {
 			b.armed = true
 			if b.late == nil {
