@@ -35,17 +35,6 @@ func (b *Bridge) route(cmd terminal.Command) (route, error) {
 	return route{}, nil
 }
 
-// quietEnv keeps programs from waiting for a key that nobody will press. It lies
-// under Command.Env, on both routes.
-var quietEnv = map[string]string{
-	"PAGER":         "cat",
-	"GIT_PAGER":     "cat",
-	"MANPAGER":      "cat",
-	"GH_PAGER":      "cat",
-	"SYSTEMD_PAGER": "cat",
-	"AWS_PAGER":     "cat",
-}
-
 // prepare returns cmd as a Call runs it.
 func (s *State) prepare(cmd terminal.Command) (terminal.Command, error) {
 	if err := cmd.Check(); err != nil {
@@ -56,7 +45,7 @@ func (s *State) prepare(cmd terminal.Command) (terminal.Command, error) {
 		cmd.TTY = true
 	}
 	if !cmd.Stdin {
-		env := maps.Clone(quietEnv)
+		env := terminal.NoPagers() // on both routes
 		maps.Copy(env, cmd.Env)
 		cmd.Env = env
 	}

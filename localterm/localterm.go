@@ -120,7 +120,7 @@ type Options struct {
 type Manager struct {
 	opts    Options
 	env     execenv.Env
-	unpaged execenv.Env    // env without pagers
+	unpaged execenv.Env    // env without pagers, for a terminal with nobody at its keyboard
 	own     *execenv.Local // closed by Close; nil if the executors are the caller's
 	ending  chan struct{}  // closed when Close begins
 	swept   chan struct{}  // closed when own is
@@ -166,7 +166,7 @@ func New(opts *Options) *Manager {
 	} else {
 		m.env = execenv.ClassShell.Env()
 	}
-	m.unpaged = m.env.With(noPagers)
+	m.unpaged = m.env.With(terminal.NoPagers())
 	if o.Executors == nil {
 		m.own = execenv.NewLocal(&execenv.LocalOptions{Grace: o.Grace})
 		o.Executors = map[string]execenv.Executor{Local: m.own}
@@ -179,11 +179,6 @@ func New(opts *Options) *Manager {
 		}
 	}
 	return m
-}
-
-// noPagers are for a command that has a terminal, and nobody at its keyboard.
-var noPagers = map[string]string{
-	"PAGER": "cat", "GIT_PAGER": "cat", "MANPAGER": "cat", "SYSTEMD_PAGER": "cat", "GH_PAGER": "cat",
 }
 
 // Start implements [terminal.Manager]. Besides the errors that it names, a

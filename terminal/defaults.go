@@ -43,6 +43,15 @@ const (
 // DefaultSize is the size of a terminal whose Command names none.
 var DefaultSize = Size{Rows: 40, Cols: 120}
 
+// NoPagers returns the variables that keep programs from showing their output
+// page by page, for commands without Stdin: nobody will press a key.
+func NoPagers() map[string]string {
+	return map[string]string{
+		"PAGER": "cat", "GIT_PAGER": "cat", "MANPAGER": "cat",
+		"GH_PAGER": "cat", "SYSTEMD_PAGER": "cat", "AWS_PAGER": "cat",
+	}
+}
+
 // GapMark stands in an output for text that was lost before it could be read,
 // where the transport cannot tell how much.
 const GapMark = "\n[... output missing ...]\n"
