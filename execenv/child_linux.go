@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"unsafe"
 
@@ -71,7 +72,7 @@ func (l *Local) watch(c *child, exited func(terminal.Exit)) {
 		exit, _ := c.exit(0) // holds a thread
 		exited(exit)
 	}
-	if c.pidfd < 0 || 0 == l.poller.once(c.pidfd, func() {
+	if c.pidfd < 0 || !l.poller.once(c.pidfd, new(atomic.Uint64), func() {
 		if exit, ok := c.exit(unix.WNOHANG); ok {
 			exited(exit)
 		} else {

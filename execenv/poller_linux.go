@@ -3,6 +3,7 @@ package execenv
 import (
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -37,21 +38,20 @@ func newPoller() (*poller, error) {
 	return p, err
 }
 
-// once has f called, once, from the poller's goroutine. If fd is closed before,
-// drop ends that; if it lives on, leave does. A key of 0 means that fd cannot be
-// waited for.
-func (p *poller) once(fd int, f call) (key uint64) {
+// once has f called, once, from the poller's goroutine, and sets the key before.
+// If fd is closed before, drop ends that; if it lives on, leave does. It returns
+// false if fd cannot be waited for.
+func (p *poller) once(fd int, key *atomic.Uint64, f call) bool {
 	p.mu.Lock()
+	defer p.mu.Unlock() // the call may be dropped when it can be made, and has its key
 	p.last++
-	key = p.last
-	p.calls[key] = f
-	p.mu.Unlock()
-	event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLONESHOT, Fd: int32(key), Pad: int32(key >> 32)}
+	event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLONESHOT, Fd: int32(p.last), Pad: int32(p.last >> 32)}
 	if p.control(unix.EPOLL_CTL_ADD, fd, &event) != nil {
-		p.drop(key)
-		return 0
+		return false
 	}
-	return key
+	p.calls[p.last] = f
+	key.Store(p.last)
+	return true
 }
 
 func (p *poller) control(op, fd int, event *unix.EpollEvent) (err error) {

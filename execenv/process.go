@@ -110,8 +110,8 @@ func (p *process) fail(err error) error {
 	closeAll(p.ours)
 	p.theirs, p.ours = nil, nil
 	for _, s := range p.streams {
+		s.Close() // first: a Read is to see that, and no end
 		s.theirs.Close()
-		s.Close()
 	}
 	p.mu.Lock()
 	p.phase = failed

@@ -173,8 +173,8 @@ type delivery struct {
 	interrupted bool // this Pull, or the next, is to return
 }
 
-// Deliver makes a stream a [Deliverer]. The goroutine that reads is the Local's
-// own, and is started once there is something to read.
+// Deliver makes a stream a [Deliverer]. The goroutine that reads is started once
+// there is something to read.
 func (s *stream) Deliver(w io.Writer, ended func(error)) {
 	d := &delivery{w: w, ended: ended, ready: s.ready}
 	s.delivery.Store(d)
@@ -183,11 +183,10 @@ func (s *stream) Deliver(w io.Writer, ended func(error)) {
 
 // await makes the poller the owner.
 func (s *stream) await(d *delivery) {
-	key := uint64(0)
-	s.control(func(fd int) { key = s.local.poller.once(fd, d.ready) })
-	d.key.Store(key)
+	ok := false
+	s.control(func(fd int) { ok = s.local.poller.once(fd, &d.key, d.ready) })
 	switch {
-	case key == 0:
+	case !ok:
 		s.pump(d, nil)
 	case s.closed.Load():
 		s.check() // Close may have come before the key
@@ -220,7 +219,7 @@ func (s *stream) ready() {
 		return
 	}
 	var buf [256]byte
-	n, err := 0, error(nil)
+	n, err := 0, os.ErrClosed
 	s.control(func(fd int) { n, err = unix.Read(fd, buf[:]) })
 	if n == 0 && err == nil || isHangup(err) {
 		s.ended.Store(true)
@@ -233,9 +232,11 @@ func (s *stream) ready() {
 
 // pump delivers what was read already, and then the rest in a goroutine. If that
 // finds nothing to read, and it was no flood, it gives the delivery back to the
-// poller for those who would Pull.
+// poller for those who would Pull. The goroutine ends with the stream, and so with
+// Wait at the latest: if the Local's Close joined it, a stranger who holds the
+// output would keep Close from its caller, who is about to Wait.
 func (s *stream) pump(d *delivery, first []byte) {
-	s.local.background.Go(func() {
+	go func() {
 		var err error
 		if len(first) > 0 {
 			_, err = d.w.Write(first)
@@ -246,7 +247,7 @@ func (s *stream) pump(d *delivery, first []byte) {
 			s.reading.Unlock()
 		}
 		s.release(d, err)
-	})
+	}()
 }
 
 // floodBurst is how many bytes make a flood, if they come without a pause.

@@ -160,7 +160,7 @@ func (t *term) watch() {
 // exited is called when the process has exited.
 func (t *term) exited(alone bool) {
 	if alone && isClosed(t.out.eof) && t.claim() {
-		t.settle("") // that does not block, and without a goroutine it is faster
+		t.settle("", true) // that does not block, and without a goroutine it is faster
 	} else {
 		t.end("")
 	}
@@ -176,21 +176,22 @@ func (t *term) halt() {
 // call counts.
 func (t *term) end(asked terminal.Outcome) {
 	if t.claim() {
-		go t.settle(asked) // which the Manager counts since the start
+		go t.settle(asked, false) // which the Manager counts since the start
 	}
 }
 
 func (t *term) claim() bool { return !t.claimed.Swap(true) }
 
 // settle brings about the end of the command, if it was asked to end, and makes
-// it known.
-func (t *term) settle(asked terminal.Outcome) {
+// it known. Alone, it ended by itself and nothing is left to stop or to read.
+func (t *term) settle(asked terminal.Outcome, alone bool) {
 	defer t.m.wg.Done()
 	if asked != terminal.TimedOut && t.timeout != nil { // in this order: timeout may be over before it is set
 		t.timeout.Stop()
 	}
 	stopped := asked != ""
 	switch {
+	case alone: // even if the Manager begins to close now
 	case asked != terminal.TimedOut && isClosed(t.m.ending) && !t.early:
 		// The executor may have ended it before anybody here could see why.
 		asked, stopped = terminal.Stopped, true

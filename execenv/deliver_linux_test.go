@@ -1,0 +1,503 @@
+package execenv_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/termbridge/termbridge/execenv"
+)
+
+func init() {
+	programs["numbers"] = numbers
+	programs["traced"] = traced
+}
+
+// numbers writes numbered lines, args[0] of them, to each of its outputs, in
+// bytes, lines and bursts, and exits in the middle of a burst.
+func numbers(args []string) {
+	count, _ := strconv.Atoi(args[0])
+	var wg sync.WaitGroup
+	for i, name := range args[1:] {
+		f := []*os.File{os.Stdout, os.Stderr}[i]
+		wg.Go(func() {
+			text := numbered(name, count)
+			for len(text) > 0 {
+				n := 1
+				switch rand.IntN(8) {
+				case 0, 1, 2:
+					n = strings.IndexByte(text, '\n') + 1
+				case 3:
+					n = rand.IntN(100 << 10)
+				}
+				n = min(n, len(text))
+				io.WriteString(f, text[:n])
+				text = text[n:]
+				if pause := rand.IntN(20); pause < 5 {
+					time.Sleep(time.Duration(pause) * 100 * time.Microsecond)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func numbered(name string, count int) string {
+	var b strings.Builder
+	for i := range count {
+		fmt.Fprintf(&b, "%s %d\n", name, i)
+	}
+	return b.String()
+}
+
+// A delivered collects what is delivered, and how it ended.
+type delivered struct {
+	execenv.Puller
+	inside atomic.Bool
+	ends   atomic.Int32
+	err    error         // valid after done
+	done   chan struct{} // closed by the first end
+
+	mu   sync.Mutex
+	text []byte
+}
+
+func deliver(t *testing.T, out any) *delivered {
+	t.Helper()
+	d := &delivered{Puller: out.(execenv.Puller), done: make(chan struct{})}
+	d.Deliver(d, func(err error) {
+		if d.inside.Load() {
+			t.Error("the end was called during a write")
+		}
+		if d.ends.Add(1) > 1 {
+			t.Error("the end was called twice")
+			return
+		}
+		d.err = err
+		close(d.done)
+	})
+	return d
+}
+
+func (d *delivered) Write(p []byte) (int, error) {
+	if d.inside.Swap(true) {
+		panic("two writes at one time")
+	}
+	defer d.inside.Store(false)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.text = append(d.text, p...)
+	return len(p), nil
+}
+
+func (d *delivered) seen() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return string(d.text)
+}
+
+// session starts spec and delivers its outputs: that of the terminal, or of both
+// pipes.
+func session(t *testing.T, l *execenv.Local, spec execenv.Spec) (execenv.Session, []*delivered) {
+	t.Helper()
+	spec.Group = true
+	s := l.Command(t.Context(), spec).(execenv.Session)
+	var outs []any
+	if spec.TTY == nil {
+		stdout, err := s.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		stderr, err := s.StderrPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		outs = []any{stdout, stderr}
+	}
+	if err := s.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if spec.TTY != nil {
+		term, _ := s.Terminal()
+		outs = []any{term}
+	}
+	var list []*delivered
+	for _, out := range outs {
+		list = append(list, deliver(t, out))
+	}
+	return s, list
+}
+
+// difference shows where two texts begin to differ.
+func difference(got, want string) string {
+	n := 0
+	for n < min(len(got), len(want)) && got[n] == want[n] {
+		n++
+	}
+	near := func(s string) string { return s[max(0, n-20):min(len(s), n+20)] }
+	return fmt.Sprintf("%d bytes, want %d; from byte %d: %q, want %q", len(got), len(want), n, near(got), near(want))
+}
+
+// Whoever reads, every byte is delivered once and in order, and then the end.
+func TestDeliverWhilePulled(t *testing.T) {
+	l := newLocal(t, nil)
+	before := runtime.NumGoroutine()
+	for _, c := range []struct {
+		tty   *execenv.TTY
+		names []string
+	}{{nil, []string{"out", "err"}}, {&execenv.TTY{}, []string{"tty"}}} {
+		const lines = 30000
+		spec := program("numbers", append([]string{strconv.Itoa(lines)}, c.names...)...)
+		spec.TTY = c.tty
+		s, outs := session(t, l, spec)
+		var pulled atomic.Int64
+		var wg sync.WaitGroup
+		for _, d := range outs {
+			for range 3 {
+				wg.Go(func() {
+					for {
+						if d.Pull() {
+							pulled.Add(1)
+						}
+						select {
+						case <-d.done:
+							return
+						case <-time.After(time.Duration(rand.IntN(300)) * time.Microsecond):
+						}
+					}
+				})
+			}
+			wg.Go(func() {
+				for {
+					d.Interrupt()
+					select {
+					case <-d.done:
+						return
+					case <-time.After(time.Duration(rand.IntN(3000)) * time.Microsecond):
+					}
+				}
+			})
+		}
+		for i, d := range outs {
+			wait(t, d.done, "the end of "+c.names[i])
+			if got, want := d.seen(), numbered(c.names[i], lines); got != want || d.err != nil {
+				t.Errorf("%s: %v, %s", c.names[i], d.err, difference(got, want))
+			}
+		}
+		wg.Wait()
+		if err := s.Wait(); err != nil {
+			t.Error(err)
+		}
+		if pulled.Load() == 0 {
+			t.Error("nobody could pull")
+		}
+	}
+	eventually(t, func() error {
+		return errorf(runtime.NumGoroutine() <= before+2, "%d goroutines, before %d", runtime.NumGoroutine(), before)
+	})
+}
+
+// pullable starts a shell that says hello at SIGUSR1, and whose output somebody has
+// pulled, so that nobody else reads.
+func pullable(t *testing.T, l *execenv.Local, tty *execenv.TTY) (execenv.Session, []*delivered) {
+	t.Helper()
+	for range 20 {
+		spec := sh("trap 'echo hello' USR1; sleep .05; echo ready; while :; do sleep .01 & wait; done")
+		spec.TTY = tty
+		s, outs := session(t, l, spec)
+		if d := outs[0]; d.Pull() && d.seen() == "ready\n" {
+			return s, outs
+		}
+		s.StopTree(0) // the poller was faster than this goroutine
+		s.Wait()
+	}
+	t.Fatal("nobody can pull")
+	return nil, nil
+}
+
+// A Pull that waits is ended by output, by the end of it, by Close and by
+// Interrupt, also by one that came before.
+func TestPullEnds(t *testing.T) {
+	l := newLocal(t, nil)
+	for _, tty := range []*execenv.TTY{nil, {Input: true}} {
+		for _, c := range []struct {
+			name string
+			end  func(s execenv.Session, d *delivered)
+			text string
+			err  error
+			over bool
+		}{
+			{"output", func(s execenv.Session, d *delivered) { s.Signal(syscall.SIGUSR1) }, "hello\n", nil, false},
+			{"exit", func(s execenv.Session, d *delivered) { s.Kill() }, "", nil, true},
+			{"close", func(s execenv.Session, d *delivered) { d.Puller.(io.Closer).Close() }, "", os.ErrClosed, true},
+			{"interrupt", func(s execenv.Session, d *delivered) { d.Interrupt() }, "", nil, false},
+		} {
+			for _, early := range []bool{false, true} {
+				s, outs := pullable(t, l, tty)
+				d := outs[0]
+				if early {
+					c.end(s, d)
+				}
+				pulled := make(chan struct{})
+				took := false
+				go func() {
+					defer close(pulled)
+					took = d.Pull()
+				}()
+				if !early {
+					time.Sleep(5 * time.Millisecond)
+					c.end(s, d)
+				}
+				wait(t, pulled, fmt.Sprintf("%s, early %v: the Pull", c.name, early))
+				if !early && !took {
+					t.Errorf("%s: it did not wait", c.name)
+				}
+				if c.over {
+					wait(t, d.done, c.name+": the end")
+					if !errors.Is(d.err, c.err) {
+						t.Errorf("%s: ended with %v, want %v", c.name, d.err, c.err)
+					}
+				}
+				eventually(t, func() error {
+					return errorf(d.seen() == "ready\n"+c.text, "%s: got %q", c.name, d.seen())
+				})
+				s.StopTree(0)
+				s.Wait()
+				for _, d := range outs {
+					wait(t, d.done, c.name+": an end after Wait")
+				}
+			}
+		}
+	}
+}
+
+// Wait ends every delivery, whoever owns it, with a background process that
+// holds the output, and that is not killed by it.
+func TestDeliverWithASurvivor(t *testing.T) {
+	l := newLocal(t, nil)
+	for _, tty := range []*execenv.TTY{nil, {}} {
+		for _, pull := range []bool{false, true} {
+			spec := sh("(while echo x; do sleep .01; done) & echo $!")
+			spec.TTY = tty
+			s, outs := session(t, l, spec)
+			stop := make(chan struct{})
+			var wg sync.WaitGroup
+			if pull {
+				for _, d := range outs {
+					wg.Go(func() {
+						for {
+							select {
+							case <-stop:
+								return
+							default:
+								d.Pull()
+								runtime.Gosched()
+							}
+						}
+					})
+				}
+			}
+			wait(t, s.Exited(), "the exit")
+			pid := 0
+			eventually(t, func() error {
+				for line := range strings.Lines(outs[0].seen()) {
+					if n, err := strconv.Atoi(strings.TrimSuffix(line, "\n")); err == nil && strings.HasSuffix(line, "\n") {
+						pid = n
+					}
+				}
+				return errorf(pid > 0, "no process id in %q", outs[0].seen())
+			})
+			if err := s.Wait(); err != nil {
+				t.Error(err)
+			}
+			for _, d := range outs {
+				wait(t, d.done, "the end by Wait")
+				if !errors.Is(d.err, os.ErrClosed) {
+					t.Errorf("ended with %v", d.err)
+				}
+			}
+			close(stop)
+			wg.Wait()
+			time.Sleep(30 * time.Millisecond)
+			if err := syscall.Kill(pid, 0); err != nil {
+				t.Errorf("the survivor: %v", err)
+			}
+			s.StopTree(0)
+		}
+	}
+}
+
+// Who reads sees the end as soon as the process closes its output, though it
+// lives; also by a Read that began before the start. After a failed start that
+// returns.
+func TestReadSeesTheEndBeforeTheExit(t *testing.T) {
+	l := newLocal(t, nil)
+	for _, early := range []bool{false, true} {
+		for _, how := range []string{"Read", "WriteTo"} {
+			spec := sh("echo text; exec >&- 2>&-; sleep 60")
+			spec.Group = true
+			s := l.Command(t.Context(), spec).(execenv.Session)
+			out, err := s.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			done := make(chan struct{})
+			var text strings.Builder
+			read := func() {
+				go func() {
+					defer close(done)
+					if how == "Read" {
+						_, err = io.Copy(&text, onlyReader{out})
+					} else {
+						_, err = out.(io.WriterTo).WriteTo(&text)
+					}
+				}()
+			}
+			if early {
+				read()
+				time.Sleep(5 * time.Millisecond)
+			}
+			if err := s.Start(); err != nil {
+				t.Fatal(err)
+			}
+			if !early {
+				read()
+			}
+			wait(t, done, "the end")
+			if err != nil || text.String() != "text\n" {
+				t.Errorf("%s: %q, %v", how, text.String(), err)
+			}
+			select {
+			case <-s.Exited():
+				t.Error("it has exited")
+			default:
+			}
+			s.StopTree(0)
+			s.Wait()
+		}
+	}
+	p := l.Command(t.Context(), execenv.Spec{Path: "/nowhere"})
+	out, err := p.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() { defer close(done); _, err = out.Read(make([]byte, 1)) }()
+	time.Sleep(5 * time.Millisecond)
+	if err := p.Start(); err == nil {
+		t.Fatal("it has started")
+	}
+	wait(t, done, "the Read of a failed start")
+	if !errors.Is(err, os.ErrClosed) {
+		t.Errorf("after a failed start: %v", err)
+	}
+}
+
+// traced is a debugger that holds its child's exit back until it is told.
+func traced(args []string) {
+	runtime.LockOSThread()
+	pid, _ := strconv.Atoi(args[0])
+	if err := unix.PtraceSeize(pid); err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("traced")
+	os.Stdin.Read(make([]byte, 1))
+}
+
+// A process that is stopped, or whose exit a debugger holds back, keeps nobody
+// else's exit. Its own exit is seen as soon as it can be.
+func TestExitsDoNotWaitForEachOther(t *testing.T) {
+	l := newLocal(t, nil)
+	stopped := start(t, l, sh("kill -STOP $$"))
+	held := start(t, l, sh("sleep 60"))
+	spec := program("traced", held.ID())
+	tracer := l.Command(t.Context(), spec)
+	in, _ := tracer.StdinPipe()
+	out, _ := tracer.StdoutPipe()
+	if err := tracer.Start(); err != nil {
+		t.Fatal(err)
+	}
+	answer := make([]byte, 64)
+	n, _ := out.Read(answer)
+	if string(answer[:n]) != "traced\n" {
+		if os.Getenv("TERMBRIDGE_REAL") != "" {
+			t.Fatalf("a process cannot be traced: %s", answer[:n])
+		}
+		t.Logf("a process cannot be traced: %s", answer[:n])
+	}
+	held.Kill()
+	for range 20 {
+		r := start(t, l, sh("echo text"))
+		wait(t, r.Exited(), "the exit of another")
+		if got := r.rest(t); got != "text\n" {
+			t.Errorf("got %q", got)
+		}
+	}
+	if string(answer[:n]) == "traced\n" {
+		select {
+		case <-held.Exited():
+			t.Error("the debugger did not hold the exit back")
+		default:
+		}
+	}
+	in.Close()
+	tracer.Wait()
+	wait(t, held.Exited(), "the exit that was held back")
+	if got := held.Exit().String(); got != "SIGKILL" {
+		t.Errorf("the exit: %s", got)
+	}
+	stopped.Kill()
+	wait(t, stopped.Exited(), "the exit of the stopped")
+}
+
+// AfterExit calls once, with Exited closed, and never after it has returned false.
+func TestAfterExit(t *testing.T) {
+	l := newLocal(t, nil)
+	for i := range 100 {
+		s, outs := session(t, l, sh("exit 3"))
+		if i%2 == 1 {
+			time.Sleep(time.Duration(rand.IntN(3000)) * time.Microsecond)
+		}
+		var calls atomic.Int32
+		called := make(chan bool, 2)
+		took := s.(execenv.Notifier).AfterExit(func(bool) {
+			calls.Add(1)
+			select {
+			case <-s.Exited():
+				called <- s.Exit().String() == "exit code 3"
+			default:
+				called <- false
+			}
+		})
+		wait(t, s.Exited(), "the exit")
+		for _, d := range outs {
+			wait(t, d.done, "the end of the output")
+		}
+		if took {
+			select {
+			case ok := <-called:
+				if !ok {
+					t.Error("it was called before the exit")
+				}
+			case <-time.After(20 * time.Second):
+				t.Fatal("it was not called")
+			}
+		}
+		if s.Wait(); calls.Load() > 1 || (calls.Load() == 1) != took {
+			t.Fatalf("%d calls, and AfterExit returned %v", calls.Load(), took)
+		}
+	}
+}
