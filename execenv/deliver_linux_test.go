@@ -242,20 +242,23 @@ func TestPullEnds(t *testing.T) {
 			{"output", func(s execenv.Session, d *delivered) { s.Signal(syscall.SIGUSR1) }, "hello\n", nil, false},
 			{"exit", func(s execenv.Session, d *delivered) { s.Kill() }, "", nil, true},
 			{"close", func(s execenv.Session, d *delivered) { d.Puller.(io.Closer).Close() }, "", os.ErrClosed, true},
-			{"interrupt", func(s execenv.Session, d *delivered) { d.Interrupt() }, "", nil, false},
+			{"interrupt", func(s execenv.Session, d *delivered) { d.Interrupt() }, "hello\n", nil, false},
 		} {
 			for _, early := range []bool{false, true} {
 				s, outs := pullable(t, l, tty)
 				d := outs[0]
 				if early {
-					c.end(s, d)
+					if c.end(s, d); c.over {
+						wait(t, d.done, c.name+": the end, with nobody who reads")
+					}
 				}
 				pulled := make(chan struct{})
 				took := false
-				go func() {
+				pull := func() {
 					defer close(pulled)
 					took = d.Pull()
-				}()
+				}
+				go pull()
 				if !early {
 					time.Sleep(5 * time.Millisecond)
 					c.end(s, d)
@@ -263,6 +266,17 @@ func TestPullEnds(t *testing.T) {
 				wait(t, pulled, fmt.Sprintf("%s, early %v: the Pull", c.name, early))
 				if !early && !took {
 					t.Errorf("%s: it did not wait", c.name)
+				}
+				if c.name == "interrupt" {
+					pulled = make(chan struct{})
+					go pull()
+					select {
+					case <-pulled:
+						t.Error("an Interrupt has ended two Pulls")
+					case <-time.After(20 * time.Millisecond):
+					}
+					s.Signal(syscall.SIGUSR1)
+					wait(t, pulled, "the Pull after the interrupted")
 				}
 				if c.over {
 					wait(t, d.done, c.name+": the end")
