@@ -171,7 +171,7 @@ func (b *Buffer) Close() {
 const (
 	floodPiece = 1 << 10
 	floodBytes = 256 << 10 // or a quarter of the limit
-	floodPause = 2 * time.Millisecond
+	floodPause = 5 * time.Millisecond
 )
 
 // announce wakes those who wait for the n bytes that were just written, now or
