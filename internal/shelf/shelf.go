@@ -71,9 +71,12 @@ func (s *Shelf[T]) End(t T) {
 func (s *Shelf[T]) Evict(while func(T) bool) {
 	for e := s.ended.Front(); e != nil && while(e.Value.(T)); e = s.ended.Front() {
 		t := s.ended.Remove(e).(T)
-		s.kept.Remove(s.places[t].at)
-		delete(s.byID, s.places[t].id)
+		place := s.places[t]
+		s.kept.Remove(place.at)
 		delete(s.places, t)
+		if terminal.Terminal(s.byID[place.id]) == terminal.Terminal(t) { // else a later one has its id
+			delete(s.byID, place.id)
+		}
 		s.evicted(t)
 	}
 }

@@ -174,6 +174,9 @@ func TestAnIDThatComesTwice(t *testing.T) {
 	if list := f.List(); len(list) != 2 || list[0] != newer {
 		t.Errorf("kept %v, want the one that runs", list)
 	}
+	if got, ok := f.Get("same"); !ok || got != newer {
+		t.Errorf("Get: %v, %v, want the one that runs", got, ok)
+	}
 	f.End(newer)
 	f.start("another")
 	f.check([]string{"other", "another"}, []string{"same", "same"})
