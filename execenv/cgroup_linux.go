@@ -131,6 +131,9 @@ func (s *cgroups) make(dir string) *cgroup {
 	return &cgroup{of: s, dir: dir, fd: fd, events: events}
 }
 
+// maxFree is how many are kept to be used again: each holds two descriptors.
+const maxFree = 8
+
 // put gives a cgroup back in which nothing runs any more.
 func (g *cgroup) put() {
 	if g == nil {
@@ -140,7 +143,7 @@ func (g *cgroup) put() {
 	defer g.of.mu.Unlock()
 	switch {
 	case g.of.off: // and perhaps removed
-	case g.killed.Load():
+	case g.killed.Load(), len(g.of.free) == maxFree:
 		// Linux 6.14 and later kill at once what starts in a cgroup that was
 		// ever killed (they compare with the kills of the starter's own).
 		delete(g.of.all, g)
@@ -162,6 +165,16 @@ func (s *cgroups) kill() {
 	if s != nil {
 		killCgroup(s.dir)
 	}
+}
+
+// populated reports whether a process runs in any of them.
+func (s *cgroups) populated() bool {
+	if s == nil {
+		return false
+	}
+	var buf [128]byte
+	data, _ := readFile(filepath.Join(s.dir, "cgroup.events"), buf[:])
+	return bytes.Contains(data, populated)
 }
 
 // procs returns the processes in all of them.
@@ -224,8 +237,10 @@ func (g *cgroup) populated() bool {
 	}
 	var buf [128]byte
 	n, _ := g.events.ReadAt(buf[:], 0)
-	return bytes.Contains(buf[:max(n, 0)], []byte("populated 1"))
+	return bytes.Contains(buf[:max(n, 0)], populated)
 }
+
+var populated = []byte("populated 1")
 
 func (g *cgroup) procs() []int {
 	if !g.populated() {

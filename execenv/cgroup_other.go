@@ -10,10 +10,11 @@ type (
 
 func newCgroups(parent, name string) *cgroups { return nil }
 
-func (*cgroups) get() *cgroup { return nil }
-func (*cgroups) procs() []int { return nil }
-func (*cgroups) kill()        {}
-func (*cgroups) remove()      {}
+func (*cgroups) get() *cgroup    { return nil }
+func (*cgroups) procs() []int    { return nil }
+func (*cgroups) kill()           {}
+func (*cgroups) populated() bool { return false }
+func (*cgroups) remove()         {}
 
 func (*cgroup) put()            {}
 func (*cgroup) populated() bool { return false }

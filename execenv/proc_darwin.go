@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/termbridge/termbridge/terminal"
 	"golang.org/x/sys/unix"
@@ -46,6 +47,14 @@ func allProcs() []proc {
 	}
 	return procs
 }
+
+// young reports whether a process was forked just now.
+func (p proc) young() bool { return p.start+uint64(200*time.Millisecond) > now() }
+
+// lastPID is not known.
+func lastPID() int { return 0 }
+
+func isThread(int) bool { return false }
 
 func readProc(pid int) (proc, bool) {
 	info, err := unix.SysctlKinfoProc("kern.proc.pid", pid)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/termbridge/termbridge/terminal"
@@ -13,6 +14,9 @@ import (
 )
 
 const defaultLang = "C.UTF-8"
+
+// young reports whether a process was forked just now.
+func (p proc) young() bool { return p.start+ticks/5 > now() }
 
 // ticks is how many units of a process's start time a second has: USER_HZ.
 const ticks = 100
@@ -64,6 +68,29 @@ func allProcs() []proc {
 	return procs
 }
 
+// lastPID returns the process id that was given last, or 0 if that is not known.
+func lastPID() int {
+	var buf [128]byte
+	data, err := readFile("/proc/sys/kernel/ns_last_pid", buf[:])
+	if err != nil { // a kernel without checkpoints
+		data, _ = readFile("/proc/loadavg", buf[:])
+	}
+	fields := strings.Fields(string(data))
+	if len(fields) == 0 {
+		return 0
+	}
+	pid, _ := strconv.Atoi(fields[len(fields)-1])
+	return pid
+}
+
+// isThread reports whether an id is that of a thread which is not its process.
+func isThread(id int) bool {
+	var buf [1 << 10]byte
+	_, rest, _ := strings.Cut(string(readProcFile(id, "status", buf[:])), "\nTgid:\t")
+	tgid, _, _ := strings.Cut(rest, "\n")
+	return tgid != "" && tgid != strconv.Itoa(id)
+}
+
 func readProc(pid int) (p proc, ok bool) {
 	p, err := statProc(pid)
 	return p, err == nil
@@ -97,7 +124,12 @@ func readProcFile(pid int, name string, buf []byte) []byte {
 
 // openProcFile is readProcFile, but says why the file cannot be opened.
 func openProcFile(pid int, name string, buf []byte) ([]byte, error) {
-	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/"+name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	return readFile("/proc/"+strconv.Itoa(pid)+"/"+name, buf)
+}
+
+// readFile reads as much of a file as buf holds.
+func readFile(name string, buf []byte) ([]byte, error) {
+	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -123,9 +155,15 @@ func (p proc) hasMark(mark []byte) (has, known bool) {
 	if p.ppid == 2 || p.pid == 2 { // threads of the kernel
 		return false, true
 	}
-	env, err := os.ReadFile("/proc/" + strconv.Itoa(p.pid) + "/environ")
+	buf := environs.Get().(*[]byte)
+	defer environs.Put(buf)
+	env, err := openProcFile(p.pid, "environ", *buf)
 	return bytes.Contains(env, mark), err != nil || len(env) > 0
 }
+
+// environs are for environments in one read: between two the process may exit or
+// exec, and the rest is gone.
+var environs = sync.Pool{New: func() any { b := make([]byte, 256<<10); return &b }}
 
 // holders returns the processes that hold the other end of one of streams.
 func holders(streams []*stream) (ids []ident) {

@@ -202,7 +202,7 @@ func (s *session) look(natural bool) (alone bool) {
 		if _, reused := readProc(pid); !reused {
 			t.leaders[pid] = true
 		}
-		s.keep(t.find(nil))
+		s.keep(t.search())
 	})
 	return false
 }
@@ -226,7 +226,7 @@ func (s *session) Survivors() []terminal.Proc {
 	}
 	t := s.tree()
 	s.stopMu.Unlock()
-	left := t.find(nil)
+	left := t.search()
 	s.keep(left)
 	return s.describe(left)
 }

@@ -20,17 +20,21 @@ type tree struct {
 	group   interface {  // and those in here,
 		procs() []int
 		kill()
+		populated() bool
 	}
 	known map[ident]bool // and whoever once belonged, and the children of all these
 	since uint64         // nothing older belongs
 
-	escaped bool // one was found outside of the leaders' groups
-	blind   bool // the last look saw nothing, for want of descriptors
+	// Of the last look:
+	blind  bool // it saw nothing, for want of descriptors
+	missed bool // it has seen nobody, and may have missed somebody who was forked meanwhile
+	empty  int  // it and so many before it saw nobody
 }
 
 // find returns the living members. It calls found, if that is not nil, for
 // each at once: who ends a chain of forks must be faster than the forks.
 func (t *tree) find(found func(proc)) []proc {
+	last := lastPID()
 	procs := allProcs()
 	t.blind = procs == nil
 	ids := make(map[int]ident, len(procs))
@@ -52,7 +56,6 @@ func (t *tree) find(found func(proc)) []proc {
 			}
 			return
 		}
-		t.escaped = t.escaped || !t.leaders[p.pgid]
 		if found != nil {
 			found(p)
 		}
@@ -77,6 +80,7 @@ func (t *tree) find(found func(proc)) []proc {
 		}
 	}
 	descend()
+	unsure := false
 	for try := range 2 {
 		var unknown []proc
 		for _, p := range rest {
@@ -93,11 +97,86 @@ func (t *tree) find(found func(proc)) []proc {
 		}
 		descend()
 		if len(unknown) == 0 || try > 0 {
+			// The old ones have none for good.
+			unsure = slices.ContainsFunc(unknown, func(p proc) bool { return p.young() && p.alive() })
 			break
 		}
 		// A process has no environment in the middle of an exec.
 		time.Sleep(time.Millisecond)
 		rest = unknown
+	}
+	t.missed = !t.chase(last, func(p proc) {
+		if ids[p.pid] == p.ident || p.start < t.since {
+			return // the walk has seen it
+		}
+		ids[p.pid] = p.ident
+		if slices.Contains(t.group.procs(), p.pid) {
+			grouped[p.pid] = true
+		}
+		has, known := belongs(p), p.dead
+		for try := 0; !has && !known && try < 3; try++ {
+			if has, known = p.hasMark(t.mark); !known {
+				time.Sleep(200 * time.Microsecond) // in the middle of an exec
+			}
+		}
+		if has && !isThread(p.pid) {
+			add(p)
+		}
+		unsure = unsure || !has && !known
+	}) || unsure
+	if len(members) > 0 {
+		t.empty = 0
+		return members
+	}
+	t.empty++
+	if last == 0 && t.empty > 1 {
+		t.missed = false // all that can be had
+	}
+	t.missed = t.missed || t.group.populated()
+	return nil
+}
+
+// chase calls see for those who were forked after last. A walk does not see who is
+// forked behind it, and in a chain of forks that is everybody; but they have new
+// process ids, and there are few of them. It returns false if it cannot tell that
+// it has come to an end.
+func (t *tree) chase(last int, see func(proc)) bool {
+	const most = 1000
+	var unseen []int // ended, or not there yet: a fork takes its id first
+	for range most {
+		now := lastPID()
+		switch {
+		case last == 0, now < last, now-last > most:
+			return false // the ids have begun anew, or that is no chain
+		case now == last && len(unseen) == 0:
+			return true
+		case now == last:
+			time.Sleep(300 * time.Microsecond)
+			for _, pid := range unseen {
+				if p, ok := readProc(pid); ok {
+					see(p)
+				}
+			}
+			unseen = nil
+			continue
+		}
+		for ; last < now; last++ {
+			if p, ok := readProc(last + 1); ok {
+				see(p)
+			} else {
+				unseen = append(unseen, last+1)
+			}
+		}
+	}
+	return false
+}
+
+// search is find, again while it may have missed somebody, but not for ever.
+func (t *tree) search() (members []proc) {
+	for range 10 {
+		if members = t.find(nil); len(members) > 0 || !t.missed {
+			break
+		}
 	}
 	return members
 }
@@ -115,7 +194,7 @@ func (t *tree) end(deadline func() time.Time) []proc {
 		}
 	}
 	giveUp := time.Now().Add(terminal.KillTimeout)
-	for confirmed := false; ; {
+	for {
 		for leader := range t.leaders {
 			signalGroup(leader, unix.SIGKILL) // reaches those that are forked at this moment
 		}
@@ -130,13 +209,12 @@ func (t *tree) end(deadline func() time.Time) []proc {
 		case t.blind:
 			time.Sleep(blindPause)
 			continue
-		case len(left) == 0 && (confirmed || !t.escaped):
+		case len(left) == 0 && !t.missed, len(left) == 0 && time.Now().After(giveUp):
 			return nil
 		case len(left) == 0:
-			confirmed = true // a walk may miss one that is forked behind it; hardly two walks
+			time.Sleep(time.Millisecond)
 			continue
 		}
-		confirmed = false
 		stubborn := !slices.ContainsFunc(left, func(p proc) bool { return !denied[p.ident] })
 		if stubborn || time.Now().After(giveUp) {
 			return left
@@ -166,22 +244,19 @@ func (t *tree) ask(deadline func() time.Time) bool {
 	for _, p := range members {
 		asked[p.ident] = t.leaders[p.pgid]
 	}
-	for confirmed := false; ; members = t.find(nil) {
-		if t.blind {
-			if !time.Now().Before(deadline()) {
-				return false
-			}
+	for ; ; members = t.find(nil) {
+		switch {
+		case !t.blind && !t.missed && len(members) == 0:
+			return true
+		case !time.Now().Before(deadline()):
+			return false
+		case t.blind:
 			time.Sleep(blindPause)
 			continue
-		}
-		if len(members) == 0 {
-			if confirmed || !t.escaped {
-				return true
-			}
-			confirmed = true
+		case t.missed:
+			time.Sleep(time.Millisecond)
 			continue
 		}
-		confirmed = false
 		for _, p := range members {
 			if !asked[p.ident] {
 				asked[p.ident] = true
@@ -217,7 +292,11 @@ func awaitAll(procs []proc, deadline time.Time) bool {
 func describe(procs []proc) []terminal.Proc {
 	list := make([]terminal.Proc, 0, len(procs))
 	for _, p := range procs {
-		list = append(list, p.describe())
+		d := p.describe()
+		if now, ok := readProc(p.pid); d.Command == "" && ok && now.dead || errors.Is(unix.Kill(p.pid, 0), unix.ESRCH) {
+			continue // it has just ended
+		}
+		list = append(list, d)
 	}
 	return list
 }
