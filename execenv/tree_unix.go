@@ -293,7 +293,7 @@ func describe(procs []proc) []terminal.Proc {
 	list := make([]terminal.Proc, 0, len(procs))
 	for _, p := range procs {
 		d := p.describe()
-		if now, ok := readProc(p.pid); d.Command == "" && ok && now.dead || errors.Is(unix.Kill(p.pid, 0), unix.ESRCH) {
+		if d.Command == "" && p.start != 0 && !p.alive() {
 			continue // it has just ended
 		}
 		list = append(list, d)
