@@ -105,15 +105,12 @@ func (t *tree) find(found func(proc)) []proc {
 		time.Sleep(time.Millisecond)
 		rest = unknown
 	}
-	t.missed = !t.chase(last, func(p proc) {
+	t.missed = !chase(last, func(p proc) {
 		if ids[p.pid] == p.ident || p.start < t.since {
 			return // the walk has seen it
 		}
 		ids[p.pid] = p.ident
-		if slices.Contains(t.group.procs(), p.pid) {
-			grouped[p.pid] = true
-		}
-		has, known := belongs(p), p.dead
+		has, known := belongs(p) || slices.Contains(t.group.procs(), p.pid), p.dead
 		for try := 0; !has && !known && try < 3; try++ {
 			if has, known = p.hasMark(t.mark); !known {
 				time.Sleep(200 * time.Microsecond) // in the middle of an exec
@@ -125,7 +122,7 @@ func (t *tree) find(found func(proc)) []proc {
 		unsure = unsure || !has && !known
 	}) || unsure
 	if len(members) > 0 {
-		t.empty = 0
+		t.missed, t.empty = false, 0
 		return members
 	}
 	t.empty++
@@ -140,7 +137,7 @@ func (t *tree) find(found func(proc)) []proc {
 // forked behind it, and in a chain of forks that is everybody; but they have new
 // process ids, and there are few of them. It returns false if it cannot tell that
 // it has come to an end.
-func (t *tree) chase(last int, see func(proc)) bool {
+func chase(last int, see func(proc)) bool {
 	const most = 1000
 	var unseen []int // ended, or not there yet: a fork takes its id first
 	for range most {
