@@ -277,10 +277,11 @@ func (c *Call) leave(k *command) {
 // outcome is [terminal.Running].
 //
 // When ctx or the turn ends the command is stopped, and its Result is returned
-// with the Cause, and with what went wrong if it is not known to have ended. A Result and an error are returned, too, when the connection is
-// gone ([terminal.ErrConnectionLost]), when nobody knows how the command ended,
-// and when its output could not be read. A command that did not start has no
-// Result: see [terminal.Manager] for the errors; a client that refused is an
+// with the Cause, and with what went wrong if it is not known to have ended. A
+// Result and an error are returned, too, when the connection is gone
+// ([terminal.ErrConnectionLost]), when nobody knows how the command ended, and
+// when its output could not be read. A command that did not start has no Result:
+// see [terminal.Manager] for the errors; a client that refused is an
 // *acp.RequestError, with its own words.
 func (c *Call) Exec(ctx context.Context, cmd terminal.Command) (*Result, error) {
 	ctx, k, err := c.begin(ctx, cmd, false)

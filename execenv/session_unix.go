@@ -179,8 +179,9 @@ func (s *session) putGroup() {
 }
 
 // look is the last duty at the exit. After a natural end it looks for survivors,
-// and returns true if there is no hint of any. The ids of group and session are free since an
-// instant, and not reused before the counter of process ids has gone round.
+// and returns true if there is no hint of any. The ids of group and session are
+// free since an instant, and not reused before the counter of process ids has
+// gone round.
 func (s *session) look(natural bool) (alone bool) {
 	pid := s.child.pid
 	s.stopMu.Lock()

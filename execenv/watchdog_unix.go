@@ -120,7 +120,7 @@ func (l *Local) startWatchdog() (*watchdog, error) {
 		}
 		l.roll = &roll{file: f}
 	}
-	pr, pw, err := os.Pipe()
+	pw, pr, err := pipe(true)
 	if err != nil {
 		return nil, explain(err, "", "")
 	}

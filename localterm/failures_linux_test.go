@@ -207,12 +207,7 @@ func TestPaste(t *testing.T) {
 func TestInputBlockedIsIdle(t *testing.T) {
 	modes(t, func(t *testing.T, tty bool) {
 		m := newManager(t, nil)
-		line := "stty raw -echo; echo ready; exec sleep 300"
-		if !tty {
-			line = strings.TrimPrefix(line, "stty raw -echo; ")
-		}
-		term := start(t, m, terminal.Command{Line: line, TTY: tty, Stdin: true})
-		read(t, term, "ready")
+		term := deaf(t, m, tty)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		var wg sync.WaitGroup

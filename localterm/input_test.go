@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/termbridge/termbridge/localterm"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -141,16 +142,23 @@ func TestInputBlocked(t *testing.T) {
 	})
 }
 
+// deaf starts a command that never reads its input, and waits until it is ready.
+func deaf(t *testing.T, m *localterm.Manager, tty bool) terminal.Terminal {
+	t.Helper()
+	line := "stty raw -echo; echo ready; exec sleep 300"
+	if !tty {
+		line = strings.TrimPrefix(line, "stty raw -echo; ")
+	}
+	term := start(t, m, terminal.Command{Line: line, TTY: tty, Stdin: true})
+	read(t, term, "ready")
+	return term
+}
+
 // The end of the command ends a blocked write.
 func TestInputBlockedByTheEnd(t *testing.T) {
 	modes(t, func(t *testing.T, tty bool) {
 		m := newManager(t, nil)
-		line := "stty raw -echo; echo ready; exec sleep 300"
-		if !tty {
-			line = strings.TrimPrefix(line, "stty raw -echo; ")
-		}
-		term := start(t, m, terminal.Command{Line: line, TTY: tty, Stdin: true})
-		read(t, term, "ready")
+		term := deaf(t, m, tty)
 		done := make(chan error, 1)
 		go func() {
 			_, err := term.WriteInput(t.Context(), strings.Repeat("x", 1<<20))
