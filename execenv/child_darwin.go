@@ -86,10 +86,7 @@ func (*poller) close()            {}
 
 func (*stream) check() {}
 
-type (
-	delivery struct{}
-	reader   struct{}
-)
+type delivery struct{}
 
 // reap takes the exited process from the kernel; its process id is free then.
 func (c *child) reap() {

@@ -62,9 +62,15 @@ func numbered(name string, count int) string {
 	return b.String()
 }
 
+// A deliverer is an output of a Local.
+type deliverer interface {
+	io.Closer
+	Deliver(w io.Writer, ended func(error))
+}
+
 // A delivered collects what is delivered, and how it ended.
 type delivered struct {
-	execenv.Puller
+	deliverer
 	inside atomic.Bool
 	ends   atomic.Int32
 	err    error         // valid after done
@@ -76,7 +82,7 @@ type delivered struct {
 
 func deliver(t *testing.T, out any) *delivered {
 	t.Helper()
-	d := &delivered{Puller: out.(execenv.Puller), done: make(chan struct{})}
+	d := &delivered{deliverer: out.(deliverer), done: make(chan struct{})}
 	d.Deliver(d, func(err error) {
 		if d.inside.Load() {
 			t.Error("the end was called during a write")
@@ -150,8 +156,8 @@ func difference(got, want string) string {
 	return fmt.Sprintf("%d bytes, want %d; from byte %d: %q, want %q", len(got), len(want), n, near(got), near(want))
 }
 
-// Whoever reads, every byte is delivered once and in order, and then the end.
-func TestDeliverWhilePulled(t *testing.T) {
+// Every byte is delivered once and in order, and then the end.
+func TestDeliver(t *testing.T) {
 	l := newLocal(t, nil)
 	before := runtime.NumGoroutine()
 	for _, c := range []struct {
@@ -162,46 +168,14 @@ func TestDeliverWhilePulled(t *testing.T) {
 		spec := program("numbers", append([]string{strconv.Itoa(lines)}, c.names...)...)
 		spec.TTY = c.tty
 		s, outs := session(t, l, spec)
-		var pulled atomic.Int64
-		var wg sync.WaitGroup
-		for _, d := range outs {
-			for range 3 {
-				wg.Go(func() {
-					for {
-						if d.Pull() {
-							pulled.Add(1)
-						}
-						select {
-						case <-d.done:
-							return
-						case <-time.After(time.Duration(rand.IntN(300)) * time.Microsecond):
-						}
-					}
-				})
-			}
-			wg.Go(func() {
-				for {
-					d.Interrupt()
-					select {
-					case <-d.done:
-						return
-					case <-time.After(time.Duration(rand.IntN(3000)) * time.Microsecond):
-					}
-				}
-			})
-		}
 		for i, d := range outs {
 			wait(t, d.done, "the end of "+c.names[i])
 			if got, want := d.seen(), numbered(c.names[i], lines); got != want || d.err != nil {
 				t.Errorf("%s: %v, %s", c.names[i], d.err, difference(got, want))
 			}
 		}
-		wg.Wait()
 		if err := s.Wait(); err != nil {
 			t.Error(err)
-		}
-		if pulled.Load() == 0 {
-			t.Error("nobody could pull")
 		}
 	}
 	eventually(t, func() error {
@@ -209,147 +183,96 @@ func TestDeliverWhilePulled(t *testing.T) {
 	})
 }
 
-// pullable starts a shell that says hello at SIGUSR1, and whose output somebody has
-// pulled, so that nobody else reads.
-func pullable(t *testing.T, l *execenv.Local, tty *execenv.TTY) (execenv.Session, []*delivered) {
-	t.Helper()
-	for range 20 {
-		spec := sh("trap 'echo hello' USR1; sleep .05; echo ready; while :; do sleep .01 & wait; done")
-		spec.TTY = tty
-		s, outs := session(t, l, spec)
-		if d := outs[0]; d.Pull() && d.seen() == "ready\n" {
-			return s, outs
-		}
-		s.StopTree(0) // the poller was faster than this goroutine
-		s.Wait()
-	}
-	t.Fatal("nobody can pull")
-	return nil, nil
-}
-
-// A Pull that waits is ended by output, by the end of it, by Close and by
-// Interrupt, also by one that came before.
-func TestPullEnds(t *testing.T) {
+// A delivery ends with the output and with Close, before the first output and
+// after it, at once and later, and with nothing delivered after the end.
+func TestDeliveryEnds(t *testing.T) {
 	l := newLocal(t, nil)
 	for _, tty := range []*execenv.TTY{nil, {Input: true}} {
-		for _, c := range []struct {
-			name string
-			end  func(s execenv.Session, d *delivered)
-			text string
-			err  error
-			over bool
-		}{
-			{"output", func(s execenv.Session, d *delivered) { s.Signal(syscall.SIGUSR1) }, "hello\n", nil, false},
-			{"exit", func(s execenv.Session, d *delivered) { s.Kill() }, "", nil, true},
-			{"close", func(s execenv.Session, d *delivered) { d.Puller.(io.Closer).Close() }, "", os.ErrClosed, true},
-			{"interrupt", func(s execenv.Session, d *delivered) { d.Interrupt() }, "hello\n", nil, false},
-		} {
-			for _, early := range []bool{false, true} {
-				s, outs := pullable(t, l, tty)
-				d := outs[0]
-				if early {
-					if c.end(s, d); c.over {
-						wait(t, d.done, c.name+": the end, with nobody who reads")
+		for _, first := range []string{"", "ready\n"} {
+			for _, c := range []struct {
+				name string
+				end  func(s execenv.Session, d *delivered)
+				err  error
+			}{
+				{"exit", func(s execenv.Session, d *delivered) { s.Kill() }, nil},
+				{"close", func(s execenv.Session, d *delivered) { d.Close() }, os.ErrClosed},
+			} {
+				for _, late := range []bool{false, true} {
+					name := fmt.Sprintf("%s after %q, terminal %v, late %v", c.name, first, tty != nil, late)
+					script := "exec sleep 60"
+					if first != "" {
+						script = "echo ready; " + script
 					}
-				}
-				pulled := make(chan struct{})
-				took := false
-				pull := func() {
-					defer close(pulled)
-					took = d.Pull()
-				}
-				go pull()
-				if !early {
-					time.Sleep(5 * time.Millisecond)
+					spec := sh(script)
+					spec.TTY = tty
+					s, outs := session(t, l, spec)
+					d := outs[0]
+					eventually(t, func() error { return errorf(d.seen() == first, "%s: got %q", name, d.seen()) })
+					if late {
+						time.Sleep(5 * time.Millisecond)
+					}
 					c.end(s, d)
-				}
-				wait(t, pulled, fmt.Sprintf("%s, early %v: the Pull", c.name, early))
-				if !early && !took {
-					t.Errorf("%s: it did not wait", c.name)
-				}
-				if c.name == "interrupt" {
-					pulled = make(chan struct{})
-					go pull()
-					select {
-					case <-pulled:
-						t.Error("an Interrupt has ended two Pulls")
-					case <-time.After(20 * time.Millisecond):
+					wait(t, d.done, name)
+					if !errors.Is(d.err, c.err) || d.seen() != first {
+						t.Errorf("%s: ended with %v after %q, want %v", name, d.err, d.seen(), c.err)
 					}
-					s.Signal(syscall.SIGUSR1)
-					wait(t, pulled, "the Pull after the interrupted")
-				}
-				if c.over {
-					wait(t, d.done, c.name+": the end")
-					if !errors.Is(d.err, c.err) {
-						t.Errorf("%s: ended with %v, want %v", c.name, d.err, c.err)
+					s.StopTree(0)
+					s.Wait()
+					for _, d := range outs {
+						wait(t, d.done, name+": an end after Wait")
 					}
-				}
-				eventually(t, func() error {
-					return errorf(d.seen() == "ready\n"+c.text, "%s: got %q", c.name, d.seen())
-				})
-				s.StopTree(0)
-				s.Wait()
-				for _, d := range outs {
-					wait(t, d.done, c.name+": an end after Wait")
 				}
 			}
 		}
 	}
 }
 
-// Wait ends every delivery, whoever owns it, with a background process that
-// holds the output, and that is not killed by it.
+// A silent command needs no goroutine.
+func TestSilentNeedsNoGoroutine(t *testing.T) {
+	l := newLocal(t, nil)
+	s, _ := session(t, l, sh("exit")) // the poller and the watchdog run
+	s.Wait()
+	before := runtime.NumGoroutine()
+	for range 20 {
+		session(t, l, sh("exec sleep 60"))
+	}
+	eventually(t, func() error {
+		return errorf(runtime.NumGoroutine() <= before+2, "%d goroutines, before %d", runtime.NumGoroutine(), before)
+	})
+}
+
+// Wait ends every delivery, with a background process that holds the output, and
+// that is not killed by it.
 func TestDeliverWithASurvivor(t *testing.T) {
 	l := newLocal(t, nil)
 	for _, tty := range []*execenv.TTY{nil, {}} {
-		for _, pull := range []bool{false, true} {
-			spec := sh("(while echo x; do sleep .01; done) & echo $!")
-			spec.TTY = tty
-			s, outs := session(t, l, spec)
-			stop := make(chan struct{})
-			var wg sync.WaitGroup
-			if pull {
-				for _, d := range outs {
-					wg.Go(func() {
-						for {
-							select {
-							case <-stop:
-								return
-							default:
-								d.Pull()
-								runtime.Gosched()
-							}
-						}
-					})
+		spec := sh("(while echo x; do sleep .01; done) & echo $!")
+		spec.TTY = tty
+		s, outs := session(t, l, spec)
+		wait(t, s.Exited(), "the exit")
+		pid := 0
+		eventually(t, func() error {
+			for line := range strings.Lines(outs[0].seen()) {
+				if n, err := strconv.Atoi(strings.TrimSuffix(line, "\n")); err == nil && strings.HasSuffix(line, "\n") {
+					pid = n
 				}
 			}
-			wait(t, s.Exited(), "the exit")
-			pid := 0
-			eventually(t, func() error {
-				for line := range strings.Lines(outs[0].seen()) {
-					if n, err := strconv.Atoi(strings.TrimSuffix(line, "\n")); err == nil && strings.HasSuffix(line, "\n") {
-						pid = n
-					}
-				}
-				return errorf(pid > 0, "no process id in %q", outs[0].seen())
-			})
-			if err := s.Wait(); err != nil {
-				t.Error(err)
-			}
-			for _, d := range outs {
-				wait(t, d.done, "the end by Wait")
-				if !errors.Is(d.err, os.ErrClosed) {
-					t.Errorf("ended with %v", d.err)
-				}
-			}
-			close(stop)
-			wg.Wait()
-			time.Sleep(30 * time.Millisecond)
-			if err := syscall.Kill(pid, 0); err != nil {
-				t.Errorf("the survivor: %v", err)
-			}
-			s.StopTree(0)
+			return errorf(pid > 0, "no process id in %q", outs[0].seen())
+		})
+		if err := s.Wait(); err != nil {
+			t.Error(err)
 		}
+		for _, d := range outs {
+			wait(t, d.done, "the end by Wait")
+			if !errors.Is(d.err, os.ErrClosed) {
+				t.Errorf("ended with %v", d.err)
+			}
+		}
+		time.Sleep(30 * time.Millisecond)
+		if err := syscall.Kill(pid, 0); err != nil {
+			t.Errorf("the survivor: %v", err)
+		}
+		s.StopTree(0)
 	}
 }
 
@@ -487,7 +410,7 @@ func TestAfterExit(t *testing.T) {
 		}
 		var calls atomic.Int32
 		called := make(chan bool, 2)
-		took := s.(execenv.Notifier).AfterExit(func(bool) {
+		took := s.(interface{ AfterExit(func(bool)) bool }).AfterExit(func(bool) {
 			calls.Add(1)
 			select {
 			case <-s.Exited():

@@ -96,8 +96,7 @@ type Process interface {
 	// StdinPipe, StdoutPipe and StderrPipe return the agent's end of a pipe.
 	// They are called before Start; Wait closes the pipes. What is read from
 	// may have a WriteTo (io.WriterTo), which is the cheaper way to read to the
-	// end, or be a [Deliverer], which is cheaper still; what is written to may
-	// have a SetWriteDeadline.
+	// end; what is written to may have a SetWriteDeadline.
 	StdinPipe() (io.WriteCloser, error)
 	StdoutPipe() (io.ReadCloser, error)
 	StderrPipe() (io.ReadCloser, error)
@@ -154,38 +153,6 @@ type Session interface {
 	// what the system knows of them. It does not look at the output: whoever
 	// asks should see to it that it is quiet.
 	InputState() (terminal.State, terminal.Evidence)
-}
-
-// A Notifier is a [Session] that tells of its exit: nobody has to wait for it.
-type Notifier interface {
-	// AfterExit has f called right after Exited was closed, and returns false,
-	// without a call, if it is closed already. It is called once. Alone says
-	// that the process ended by itself and that nothing hints at others which
-	// outlived it, so that Survivors and Wait return at once. F must not block.
-	AfterExit(f func(alone bool)) bool
-}
-
-// A Deliverer is an output, a Terminal or what StdoutPipe or StderrPipe returns,
-// that is read by its Executor: nobody has to wait for it, and nothing does
-// before there is something to read.
-type Deliverer interface {
-	// Deliver writes the output to w until its end, and then calls ended with
-	// what a Read would return there, nil for io.EOF, and os.ErrClosed after
-	// Close. It is called once, after Start, and returns at once; w and ended are
-	// called from any goroutine, one at a time. Ended must not block.
-	Deliver(w io.Writer, ended func(error))
-}
-
-// A Puller is a [Deliverer] that can be read by whoever waits for its output:
-// another goroutine would have to wake that.
-type Puller interface {
-	Deliverer
-	// Pull waits for output and delivers some, unless Interrupt ends the wait;
-	// and returns false, without waiting, while somebody else reads and after
-	// the end. It may be called at any time after Deliver.
-	Pull() bool
-	// Interrupt ends a Pull that waits, or else the next.
-	Interrupt()
 }
 
 // A Terminal is the agent's side of a pseudo-terminal.

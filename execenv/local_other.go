@@ -63,7 +63,6 @@ type ident struct{}
 
 type (
 	delivery struct{}
-	reader   struct{}
 	poller   struct{}
 )
 

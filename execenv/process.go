@@ -378,7 +378,10 @@ func (p *process) over(exit terminal.Exit) {
 	}
 }
 
-// AfterExit makes a session a [Notifier].
+// AfterExit has f called right after Exited was closed, and returns false,
+// without a call, if it is closed already. It is called once. Alone says that
+// the process ended by itself and that nothing hints at others which outlived
+// it, so that Survivors and Wait return at once. F must not block.
 func (p *process) AfterExit(f func(alone bool)) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

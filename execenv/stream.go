@@ -27,10 +27,7 @@ type stream struct {
 	holding atomic.Bool // theirs is open, and only held
 	free    atomic.Bool // letGo was called
 
-	// reading is held by the caller's Read. It is above no other lock.
-	reading sync.Mutex
-	// guards following
-	r *reader // nil before it is needed
+	reading sync.Mutex // held by the caller's Read; above no other lock
 }
 
 // hold is called when the process has started, and has an end of its own.

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,50 +17,42 @@ import (
 // costs no memory.
 func (s *stream) WriteTo(w io.Writer) (written int64, err error) {
 	s.letGo()
-	s.reading.Lock()
-	defer s.reading.Unlock()
-	written, err = s.copy(w, nil)
-	if err == io.EOF {
-		err = nil
-	}
-	return written, err
+	return s.copy(w)
 }
 
-// copy writes the output to w until an error, which is io.EOF at its end. While
-// there is nothing to read it waits, until stop, if that is not nil, returns true.
-// Called with reading held.
-func (s *stream) copy(w io.Writer, stop func() bool) (written int64, err error) {
-	r, err := s.reader()
+func (s *stream) copy(w io.Writer) (written int64, err error) {
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	raw, err := s.f.SyscallConn()
 	if err != nil {
 		return 0, err
 	}
-	r.stop = stop
+	r := reader{stream: s}
+	once := r.read // here, since each use would allocate it
 	defer r.drop()
 	for {
-		p, err := r.next()
-		if err != nil {
-			return written, err
-		}
-		n, err := w.Write(p)
-		written += int64(n)
-		if err != nil {
+		switch p, err := r.next(raw, once); err {
+		case nil:
+			n, err := w.Write(p)
+			written += int64(n)
+			if err != nil {
+				return written, err
+			}
+		case io.EOF:
+			return written, nil
+		default:
 			return written, err
 		}
 	}
 }
 
-// A reader reads a stream piece by piece, for who holds the stream's lock.
+// A reader reads a stream piece by piece. Its caller holds the stream's lock.
 type reader struct {
 	*stream
-	raw  syscall.RawConn
-	once func(fd uintptr) bool // the method, which would be allocated at each use
-	stop func() bool           // of copy
-
-	buf   *[]byte // nil while there is nothing to read
-	n     int     // of the last read
-	err   error   // of the last read
-	burst int     // bytes since there was nothing to read
-	wide  bool
+	buf  *[]byte // nil while there is nothing to read
+	n    int     // of the last read
+	err  error   // of the last read
+	wide bool
 }
 
 // A terminal rarely has more to read than fits into the small one, and a pipe
@@ -74,29 +65,13 @@ var (
 // widePipe is the size of a pipe that was once full.
 const widePipe = 256 << 10
 
-var errIdle = errors.New("nothing to read")
-
-// reader returns the stream's reader. Called with reading held.
-func (s *stream) reader() (*reader, error) {
-	if s.r == nil {
-		raw, err := s.f.SyscallConn()
-		if err != nil {
-			return nil, err
-		}
-		s.r = &reader{stream: s, raw: raw}
-		s.r.once = s.r.read
-	}
-	return s.r, nil
-}
-
-// next returns a piece, which is valid until the next; or, if stop returned true,
-// errIdle.
-func (r *reader) next() ([]byte, error) {
+// next returns a piece, which is valid until the next. Once is r.read.
+func (r *reader) next(raw syscall.RawConn, once func(uintptr) bool) ([]byte, error) {
 	if r.closed.Load() {
 		return nil, os.ErrClosed
 	}
 	r.n, r.err = 0, nil
-	err := r.raw.Read(r.once)
+	err := raw.Read(once)
 	switch {
 	case r.n > 0:
 		return (*r.buf)[:r.n], nil
@@ -107,8 +82,6 @@ func (r *reader) next() ([]byte, error) {
 	case r.err == nil, isEnd(r.err):
 		r.ended.Store(true)
 		return nil, io.EOF
-	case errors.Is(r.err, unix.EAGAIN):
-		return nil, errIdle
 	}
 	return nil, &os.PathError{Op: "read", Path: r.f.Name(), Err: r.err}
 }
@@ -126,12 +99,9 @@ func (r *reader) read(fd uintptr) bool {
 	}
 	if errors.Is(r.err, unix.EAGAIN) {
 		r.drop()
-		stop := r.stop != nil && r.stop()
-		r.burst = 0
-		return stop
+		return false
 	}
-	r.burst += max(r.n, 0)
-	if r.full() && !r.wide && !r.terminal {
+	if r.n == len(*r.buf) && !r.wide && !r.terminal {
 		// A flood: with a larger pipe the two sides wait for each other less. It
 		// may be denied to users with many pipes.
 		r.wide = true
@@ -139,9 +109,6 @@ func (r *reader) read(fd uintptr) bool {
 	}
 	return true
 }
-
-// full reports whether there may be more than was read.
-func (r *reader) full() bool { return r.buf != nil && r.n == len(*r.buf) }
 
 func (r *reader) drop() {
 	if r.buf != nil {
@@ -157,34 +124,23 @@ func (r *reader) buffers() *sync.Pool {
 	return &largeBuffers
 }
 
-// A delivery is what Deliver was asked for. At any time one of three owns it, who
-// alone reads: the poller, which waits for something to read, and loses it to who
-// claims it; the goroutine of pump; or the caller of Pull.
+// A delivery is what Deliver was asked for, before the first output.
 type delivery struct {
-	w      io.Writer
-	ended  func(error)
-	ready  func()        // the stream's ready
-	key    atomic.Uint64 // in the poller, while that owns it
-	wanted atomic.Bool   // somebody has tried to Pull
-
-	mu sync.Mutex
-	// guards following
-	waiting     bool // in Pull
-	interrupted bool // this Pull, or the next, is to return
+	w     io.Writer
+	ended func(error)
+	key   atomic.Uint64 // in the poller
 }
 
-// Deliver makes a stream a [Deliverer]. The goroutine that reads is started once
-// there is something to read.
+// Deliver writes the output to w until its end, and then calls ended with what a
+// Read would return there: nil for io.EOF, and os.ErrClosed after Close. It is
+// called once, after Start, and returns at once; w and ended are called from any
+// goroutine, one at a time. Ended must not block. Before the first output the
+// poller waits for it, then a goroutine reads.
 func (s *stream) Deliver(w io.Writer, ended func(error)) {
-	d := &delivery{w: w, ended: ended, ready: s.ready}
+	d := &delivery{w: w, ended: ended}
 	s.delivery.Store(d)
-	s.await(d)
-}
-
-// await makes the poller the owner.
-func (s *stream) await(d *delivery) {
 	ok := false
-	s.control(func(fd int) { ok = s.local.poller.once(fd, &d.key, d.ready) })
+	s.control(func(fd int) { ok = s.local.poller.once(fd, &d.key, s.ready) })
 	switch {
 	case !ok:
 		s.pump(d, nil)
@@ -193,25 +149,14 @@ func (s *stream) await(d *delivery) {
 	}
 }
 
-// claim takes the delivery from the poller, and returns nil if that is not its
-// owner.
-func (s *stream) claim() *delivery {
-	d := s.delivery.Load()
-	if d == nil || s.local.poller.drop(d.key.Load()) == nil {
-		return nil
-	}
-	return d
-}
-
-// check looks for the end of the output, if nobody reads it.
+// check looks for the end of the output, if the poller waits for its first.
 func (s *stream) check() {
-	if s.claim() != nil {
+	if d := s.delivery.Load(); d != nil && s.local.poller.drop(d.key.Load()) != nil {
 		s.ready()
 	}
 }
 
-// ready is called, by the poller or by who has claimed the delivery, when there is
-// something to read, or nothing any more.
+// ready is called when there is something to read, or nothing any more.
 func (s *stream) ready() {
 	d := s.delivery.Load()
 	if s.closed.Load() {
@@ -230,11 +175,10 @@ func (s *stream) ready() {
 	s.pump(d, bytes.Clone(buf[:max(n, 0)]))
 }
 
-// pump delivers what was read already, and then the rest in a goroutine. If that
-// finds nothing to read, and it was no flood, it gives the delivery back to the
-// poller for those who would Pull. The goroutine ends with the stream, and so with
-// Wait at the latest: if the Local's Close joined it, a stranger who holds the
-// output would keep Close from its caller, who is about to Wait.
+// pump delivers what was read already, and then the rest, in a goroutine. It
+// ends with the stream, and so with Wait at the latest: if the Local's Close
+// joined it, an unrelated process that holds the output would keep Close from
+// its caller, who is about to Wait.
 func (s *stream) pump(d *delivery, first []byte) {
 	go func() {
 		var err error
@@ -242,96 +186,10 @@ func (s *stream) pump(d *delivery, first []byte) {
 			_, err = d.w.Write(first)
 		}
 		if err == nil {
-			s.reading.Lock()
-			_, err = s.copy(d.w, func() bool { return s.r.burst < floodBurst && d.wanted.Swap(false) })
-			s.reading.Unlock()
+			_, err = s.copy(d.w) // the process's end is held until its exit
 		}
-		s.release(d, err)
-	}()
-}
-
-// floodBurst is how many bytes make a flood, if they come without a pause.
-const floodBurst = 4 << 10
-
-// release gives the delivery back after err, which is nil or errIdle if it goes on.
-func (s *stream) release(d *delivery, err error) {
-	switch {
-	case err == nil, errors.Is(err, errIdle), errors.Is(err, os.ErrDeadlineExceeded):
-		s.await(d)
-	case errors.Is(err, io.EOF):
-		d.ended(nil)
-	default:
 		d.ended(err)
-	}
-}
-
-// Pull makes a stream a [Puller].
-func (s *stream) Pull() bool {
-	d := s.claim()
-	if d == nil {
-		if d = s.delivery.Load(); d != nil {
-			d.wanted.Store(true)
-		}
-		return false
-	}
-	s.control(s.local.poller.leave)
-	full, err := s.pull(d)
-	if full {
-		s.pump(d, nil)
-	} else {
-		s.release(d, err)
-	}
-	return true
-}
-
-// pull delivers one piece, for which it waits until Interrupt, and reports whether
-// there may be more.
-func (s *stream) pull(d *delivery) (full bool, err error) {
-	s.reading.Lock()
-	defer s.reading.Unlock()
-	r, err := s.reader()
-	if err != nil {
-		return false, err
-	}
-	r.stop = nil
-	defer r.drop()
-
-	d.mu.Lock()
-	d.waiting = !d.interrupted
-	wait := d.waiting
-	d.mu.Unlock()
-	var p []byte
-	err = errIdle
-	if wait {
-		p, err = r.next()
-	}
-	d.mu.Lock()
-	if d.waiting && d.interrupted {
-		s.f.SetReadDeadline(time.Time{})
-	}
-	d.waiting = false
-	d.mu.Unlock()
-	if err == nil {
-		_, err = d.w.Write(p)
-	}
-	d.mu.Lock()
-	d.interrupted = false // whatever it was for, Pull returns
-	d.mu.Unlock()
-	return err == nil && r.full(), err
-}
-
-// Interrupt is that of a [Puller].
-func (s *stream) Interrupt() {
-	d := s.delivery.Load()
-	if d == nil {
-		return
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.interrupted = true
-	if d.waiting {
-		s.f.SetReadDeadline(time.Unix(1, 0))
-	}
+	}()
 }
 
 func (s *stream) control(f func(fd int)) {

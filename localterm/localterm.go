@@ -22,9 +22,9 @@
 //
 // # Concurrency
 //
-// Everything may be called from any number of goroutines. A command that runs
-// and is silent needs none, if its executor can do without ([execenv.Notifier],
-// [execenv.Deliverer]). The Manager's own are joined by Close.
+// Everything may be called from any number of goroutines. A command of an
+// [execenv.Local] needs none before its first output, and then one for each of
+// its outputs. The Manager's own are joined by Close.
 //
 // Terminals also implement [terminal.StreamReader], for commands without TTY,
 // [terminal.LineCounter], and [terminal.StateReader] and [terminal.StateWaiter]

@@ -13,7 +13,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/termbridge/termbridge/execenv"
 	"github.com/termbridge/termbridge/internal/tail"
 	"github.com/termbridge/termbridge/internal/text"
 	"github.com/termbridge/termbridge/terminal"
@@ -49,7 +48,6 @@ type stream struct {
 func newOutput(limit int, reserve func(int) bool) *output {
 	o := &output{buf: tail.New(limit), eof: make(chan struct{}), active: time.Now(), input: -1}
 	o.buf.Reserve = reserve
-	o.buf.Source = o
 	return o
 }
 
@@ -59,13 +57,21 @@ func (o *output) add(r io.ReadCloser, name terminal.Stream) {
 	o.open.Add(1)
 }
 
+// A deliverer is an output that its executor reads, so that nothing waits for it
+// before there is something to read: [execenv.Local]'s outputs are. Deliver
+// returns at once; it has w called, then ended, once, with what a Read would
+// return at the end (nil for io.EOF, os.ErrClosed after Close).
+type deliverer interface {
+	Deliver(w io.Writer, ended func(error))
+}
+
 // ingest reads all streams to their end. The executor ends that when the
 // process's resources are released. A goroutine that has to be started is
 // started by join.
 func (o *output) ingest(join func(func())) {
 	for _, s := range o.streams {
 		k := keeper{o, s.name}
-		if d, ok := s.ReadCloser.(execenv.Deliverer); ok {
+		if d, ok := s.ReadCloser.(deliverer); ok {
 			d.Deliver(k, o.ended)
 			continue
 		}
@@ -75,24 +81,6 @@ func (o *output) ingest(join func(func())) {
 			_, err := io.Copy(k, s.ReadCloser)
 			o.ended(err)
 		})
-	}
-}
-
-// Pull is called by a reader who waits: what is read by itself needs nobody to
-// wake it. It returns false if it cannot be.
-func (o *output) Pull() bool {
-	return slices.ContainsFunc(o.streams, func(s stream) bool {
-		p, ok := s.ReadCloser.(execenv.Puller)
-		return ok && p.Pull()
-	})
-}
-
-// Interrupt ends a Pull.
-func (o *output) Interrupt() {
-	for _, s := range o.streams {
-		if p, ok := s.ReadCloser.(execenv.Puller); ok {
-			p.Interrupt()
-		}
 	}
 }
 

@@ -136,13 +136,22 @@ func (t *term) stdin() (deadlineWriter, error) {
 	return nil, fmt.Errorf("%w: environment %q cannot end a blocked write", terminal.ErrNoInput, t.info.Environment)
 }
 
+// A notifier is a session that reports its exit, so that nobody has to wait for
+// it: [execenv.Local]'s sessions are. AfterExit has f called right after Exited
+// was closed, and returns false, without a call, if it is closed already. Alone
+// says that the process ended by itself and nothing hints at others that outlived
+// it, so that Survivors and Wait return at once. F must not block.
+type notifier interface {
+	AfterExit(f func(alone bool)) bool
+}
+
 // watch sees to it that the command is settled when it exits, and when its time
 // is over.
 func (t *term) watch() {
 	if d := t.info.Command.Timeout; d > 0 {
 		t.timeout = time.AfterFunc(time.Until(t.info.Started.Add(d)), func() { t.end(terminal.TimedOut) })
 	}
-	n, ok := t.sess.(execenv.Notifier)
+	n, ok := t.sess.(notifier)
 	switch {
 	case !ok:
 		t.m.wg.Go(func() {

@@ -23,10 +23,6 @@ type Buffer struct {
 	// keeps less than the limit. It is called with the buffer locked.
 	Reserve func(n int) bool
 
-	// Source, if it is set before the first Write, may read for those who wait,
-	// in the goroutine of one of them: see [Source].
-	Source Source
-
 	limit int
 
 	mu sync.Mutex
@@ -43,19 +39,6 @@ type Buffer struct {
 	wokeAt int64         // and where the end was then
 	late   *time.Timer   // wakes those who wait in a flood; nil before the first
 	armed  bool          // late is set
-	alarm  *time.Timer   // wakes those who wait to see the time; nil before the first
-	due    time.Time     // when alarm is set to go off; zero: it is not
-
-	pulling bool // somebody waits in Source.Pull
-}
-
-// A Source writes to a Buffer. Pull waits until it has written something, and
-// returns true, or until Interrupt; it returns false at once if it cannot wait.
-// Interrupt is called with the buffer locked, and also for what Pull itself has
-// written; before a Pull, it ends that at once.
-type Source interface {
-	Pull() bool
-	Interrupt()
 }
 
 // minRing is the first size of a ring: an idle terminal costs nothing before
@@ -156,10 +139,8 @@ func (b *Buffer) Close() {
 		return
 	}
 	b.closed = true
-	for _, t := range []*time.Timer{b.late, b.alarm} {
-		if t != nil {
-			t.Stop()
-		}
+	if b.late != nil {
+		b.late.Stop()
 	}
 	b.awaken()
 }
@@ -177,7 +158,7 @@ const (
 // announce wakes those who wait for the n bytes that were just written, now or
 // in a moment. Called with mu held.
 func (b *Buffer) announce(n int) {
-	if b.wake == nil && !b.pulling {
+	if b.wake == nil {
 		return
 	}
 	if n >= floodPiece && b.end-b.wokeAt < min(floodBytes, int64(b.limit/4)) {
@@ -207,16 +188,11 @@ func (b *Buffer) overdue() {
 
 // awaken wakes those who wait. Called with mu held.
 func (b *Buffer) awaken() {
-	if b.wake == nil && !b.pulling {
+	if b.wake == nil {
 		return
 	}
-	if b.pulling {
-		b.Source.Interrupt()
-	}
-	if b.wake != nil {
-		close(b.wake)
-		b.wake = nil
-	}
+	close(b.wake)
+	b.wake = nil
 	b.woken, b.wokeAt = time.Now(), b.end
 }
 
@@ -291,81 +267,33 @@ func (b *Buffer) Await(ctx context.Context, cursor int64, wait time.Duration) er
 	return b.await(ctx, wait, func() bool { return b.end > cursor || b.closed })
 }
 
-// forever is a wait that needs no alarm.
-const forever = 365 * 24 * time.Hour
-
-// wakeBy wakes those who wait at a time, or before. The alarm of an earlier wait
-// is as good as one that is set now, which would cost processor time: it wakes
-// the runtime's poller. Called with mu held.
-func (b *Buffer) wakeBy(at time.Time) {
-	if !b.due.IsZero() && !b.due.After(at) {
-		return
-	}
-	b.due = at
-	if b.alarm == nil {
-		b.alarm = time.AfterFunc(time.Until(at), func() {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			b.due = time.Time{}
-			b.awaken()
-		})
-	} else {
-		b.alarm.Reset(time.Until(at))
-	}
-}
-
 // await returns once ready does, which it calls with mu held at every change.
 func (b *Buffer) await(ctx context.Context, wait time.Duration, ready func() bool) error {
-	var deadline time.Time
-	if 0 < wait && wait < forever {
-		deadline = time.Now().Add(wait)
-	}
-	for pull := b.Source != nil; ; {
+	var over <-chan time.Time // once wait has passed
+	for {
 		b.mu.Lock()
 		if ready() || wait <= 0 {
 			b.mu.Unlock()
 			return nil
 		}
-		if !deadline.IsZero() {
-			b.wakeBy(deadline)
+		if b.wake == nil {
+			b.wake = make(chan struct{})
 		}
-		if pull && !b.pulling {
-			b.pulling = true
-			b.mu.Unlock()
-			pull = b.pull(ctx)
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-		} else {
-			if b.wake == nil {
-				b.wake = make(chan struct{})
-			}
-			wake := b.wake
-			b.mu.Unlock()
-			select {
-			case <-wake:
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
-			pull = b.Source != nil
+		wake := b.wake
+		b.mu.Unlock()
+		if over == nil {
+			timer := time.NewTimer(wait)
+			defer timer.Stop()
+			over = timer.C
 		}
-		if !deadline.IsZero() {
-			wait = time.Until(deadline)
+		select {
+		case <-wake:
+		case <-over:
+			wait = 0
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
 	}
-}
-
-// pull calls Source.Pull until ctx ends.
-func (b *Buffer) pull(ctx context.Context) bool {
-	if ctx.Done() != nil {
-		stop := context.AfterFunc(ctx, b.Source.Interrupt)
-		defer stop()
-	}
-	waited := b.Source.Pull()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.pulling = false
-	return waited
 }
 
 // raw is a piece of the stream that is not decoded yet.

@@ -341,3 +341,45 @@ func TestAllocations(t *testing.T) {
 		t.Errorf("a read: %v allocations, want the text only", n)
 	}
 }
+
+// Each wait ends at its own deadline, in any order, with wakes in between.
+func TestDeadlines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := tail.New(1 << 20)
+		var wg sync.WaitGroup
+		for i := range 200 {
+			wg.Go(func() {
+				time.Sleep(time.Duration(rand.IntN(1000)) * time.Millisecond)
+				for range 5 {
+					wait := time.Duration(1 + rand.IntN(int(2*time.Second)))
+					ctx, cancel := context.WithCancel(t.Context())
+					if i%7 == 0 {
+						ctx, cancel = context.WithTimeout(ctx, wait/2)
+					}
+					want := wait
+					if i%7 == 0 {
+						want = wait / 2
+					}
+					began := time.Now()
+					err := b.Await(ctx, 1<<40, wait)
+					if took := time.Since(began); took != want || (err != nil) != (i%7 == 0) {
+						t.Errorf("a wait of %v took %v, want %v: %v", wait, took, want, err)
+					}
+					cancel()
+				}
+			})
+		}
+		wg.Go(func() {
+			for range 100 {
+				time.Sleep(time.Duration(rand.IntN(50)) * time.Millisecond)
+				b.Write(make([]byte, 1+rand.IntN(3000)))
+			}
+		})
+		wg.Wait()
+		began := time.Now()
+		time.AfterFunc(time.Millisecond, b.Close)
+		if b.Await(t.Context(), 1<<40, forever); time.Since(began) != time.Millisecond {
+			t.Errorf("Close was seen after %v", time.Since(began))
+		}
+	})
+}
