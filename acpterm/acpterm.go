@@ -24,7 +24,9 @@
 // seen of the output stays readable. A create whose caller has given up goes on
 // until the client answers, and the terminal that comes late is killed and
 // released. When the connection ends, every command ends at once with the
-// outcome [terminal.ConnectionLost], and nothing more is sent.
+// outcome [terminal.ConnectionLost]. Its terminal is still killed and released,
+// for a client that has closed the agent's input and reads on; nothing else is
+// sent.
 //
 // # Concurrency
 //

@@ -287,7 +287,7 @@ func (m *Manager) show(ctx context.Context, t *term) {
 // its bound or giveUp. An answer of any kind settles it, also one that comes later.
 func (m *Manager) release(duty *ledger.Release, giveUp <-chan struct{}) {
 	if m.peer.lost() {
-		duty.Settle()
+		m.abandon(duty, true)
 		return
 	}
 	duty.Send()
@@ -301,6 +301,36 @@ func (m *Manager) release(duty *ledger.Release, giveUp <-chan struct{}) {
 	if !m.settled(duty, terminal.ReleaseTimeout, giveUp) {
 		m.options.Logger.Warn("acpterm: terminal/release is not answered", "terminal", duty.ID)
 	}
+}
+
+// farewell bounds what is still written when the connection has ended.
+const farewell = 200 * time.Millisecond
+
+// abandon kills, unless the command has ended, and releases a terminal after the
+// end of the connection. No answer can come, but a client that has only closed
+// our input still reads, and may live on with its commands. It returns when both
+// requests are written, or after the bound.
+func (m *Manager) abandon(duty *ledger.Release, ended bool) {
+	duty.Send()
+	written := make(chan struct{})
+	go func() { // owned by the connection
+		defer close(written)
+		ctx, cancel := context.WithTimeout(context.Background(), farewell)
+		defer cancel()
+		if !ended {
+			half, cancel := context.WithTimeout(ctx, farewell/2)
+			defer cancel()
+			m.peer.conn.KillTerminal(half, acp.KillTerminalRequest{SessionId: m.peer.session, TerminalId: duty.ID})
+		}
+		m.peer.conn.ReleaseTerminal(ctx, acp.ReleaseTerminalRequest{SessionId: m.peer.session, TerminalId: duty.ID})
+	}()
+	timer := time.NewTimer(farewell)
+	defer timer.Stop()
+	select {
+	case <-written:
+	case <-timer.C:
+	}
+	duty.Settle()
 }
 
 // releaseAgain is the last try for a terminal whose release is not answered. The
@@ -357,8 +387,11 @@ func (m *Manager) Busy() bool {
 // Close implements [terminal.Manager]: it stops every command, releases every
 // terminal, and reports as a [*terminal.LeakError] what the client did not
 // answer: a terminal/release, sent twice, or a terminal/create, which may still
-// start a command. After the end of the connection nothing is sent, and nothing
-// reported: what a client holds is its own when the agent is gone.
+// start a command.
+//
+// After the end of the connection nothing is reported, and Close takes at most
+// 200 ms more: a client that has only closed our input, and still reads, is told
+// to kill and release what it runs for us.
 func (m *Manager) Close() error {
 	m.mu.Lock()
 	first := !m.closed

@@ -1114,3 +1114,60 @@ func TestTerminalID(t *testing.T) {
 		f.end(term)
 	})
 }
+
+func TestTheClientClosesTheInputOnly(t *testing.T) {
+	// What the client runs for an agent that is ending is killed and released,
+	// each once: it still reads, and may live on.
+	run(t, nil, func(f *fixture) {
+		f.end(f.start("true"))
+		f.start("ignore-term")
+		term := f.start("hold here")
+		f.count(release, 1)
+		start := time.Now()
+		f.c.EndInput()
+		info := f.end(term)
+		f.check(info, terminal.ConnectionLost, terminal.Exit{})
+		if err := f.m.Close(); err != nil {
+			f.Errorf("Close: %v", err)
+		}
+		f.within(start, 200*time.Millisecond, "all")
+		f.count(kill, 2)
+		f.count(release, 3)
+		time.Sleep(2 * terminal.StopGrace) // of the client
+		if f.c.Memterm().Busy() {
+			f.Error("a command runs on")
+		}
+	})
+}
+
+// stuck is a connection that has ended, on which kill and release are never done.
+type stuck struct {
+	acpterm.Conn
+	done chan struct{}
+}
+
+func (s stuck) Done() <-chan struct{} { return s.done }
+
+func (s stuck) KillTerminal(context.Context, acp.KillTerminalRequest) (r acp.KillTerminalResponse, err error) {
+	time.Sleep(time.Hour)
+	return r, err
+}
+
+func TestNobodyReadsAtTheEnd(t *testing.T) {
+	// A client that has closed the input and reads nothing keeps no agent.
+	run(t, nil, func(f *fixture) {
+		conn := stuck{f.c.Conn(), make(chan struct{})}
+		m := acpterm.New(conn, f.session, nil)
+		if _, err := m.Start(f.Context(), terminal.Command{Line: "sleep 1h"}); err != nil {
+			f.Fatal(err)
+		}
+		start := time.Now()
+		close(conn.done)
+		if err := m.Close(); err != nil {
+			f.Errorf("Close: %v", err)
+		}
+		f.within(start, 200*time.Millisecond, "Close")
+		time.Sleep(2 * time.Hour)
+		f.count(release, 1)
+	})
+}

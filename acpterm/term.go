@@ -50,9 +50,12 @@ func (t *term) Info() terminal.Info {
 
 func (t *term) Done() <-chan struct{} { return t.done }
 
-func (t *term) ended() bool {
+func (t *term) ended() bool { return closed(t.done) }
+
+// closed reports whether c is closed. A nil channel is not.
+func closed(c <-chan struct{}) bool {
 	select {
-	case <-t.done:
+	case <-c:
 		return true
 	default:
 		return false

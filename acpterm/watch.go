@@ -126,13 +126,11 @@ func (t *term) run() {
 	case <-w.peer.gone:
 	case <-t.manager.expired:
 	}
-	select {
-	case <-t.shown:
+	switch {
+	case w.peer.lost():
+		t.manager.abandon(t.duty, w.exited)
+	case closed(t.shown):
 		t.manager.release(t.duty, t.manager.expired)
-	default:
-		if w.peer.lost() {
-			t.duty.Settle()
-		}
 	}
 	t.manager.over(t)
 }

@@ -84,3 +84,32 @@ func TestCloseListsExactlyWhatIsLeft(t *testing.T) {
 		check(w, "commands that live", w.lives(), 0)
 	})
 }
+
+// A client that has closed the agent's input may still read, and live on with the
+// commands: they are killed and released before Close returns.
+func TestCloseAtTheEndOfTheInput(t *testing.T) {
+	in(t, kind{bridge.PresentClient, fakeconn.Options{}}, nil, func(w *world) {
+		w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
+			call := t.ToolCall(card("1"))
+			for range 3 {
+				if _, err := call.StartBackground(ctx, line("sleep 1h")); err != nil {
+					w.Fatal(err)
+				}
+			}
+			call.End("", nil)
+			return done, nil
+		})
+		start := time.Now()
+		w.c.EndInput()
+		<-w.c.Conn().Done()
+		if err := w.b.Close(); err != nil {
+			w.Errorf("Close: %v", err)
+		}
+		atMost(w, "Close", time.Since(start), 200*time.Millisecond)
+		for _, method := range []string{acp.ClientMethodTerminalKill, acp.ClientMethodTerminalRelease} {
+			check(w, method, w.c.Count(method), 3)
+		}
+		time.Sleep(time.Second)
+		check(w, "commands that live", w.lives(), 0)
+	})
+}

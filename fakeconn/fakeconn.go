@@ -56,6 +56,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/coder/acp-go-sdk"
@@ -134,6 +135,9 @@ type Client struct {
 	peer   *acp.ClientSideConnection
 	label  string // of every goroutine that the connection starts
 
+	endInput   sync.Once     // closes inputEnded
+	inputEnded chan struct{} // closed by EndInput
+
 	initialized chan error    // holds the result of initialize while nobody sends it
 	closing     chan struct{} // takes one value, from the first Close
 	closed      chan struct{} // closed by the first Close when closeErr is set
@@ -143,6 +147,7 @@ type Client struct {
 // New connects a Client and an agent. Close the Client.
 func New(options *Options) *Client {
 	c := &Client{
+		inputEnded:  make(chan struct{}),
 		initialized: make(chan error, 1),
 		closing:     make(chan struct{}, 1),
 		closed:      make(chan struct{}),
@@ -211,6 +216,12 @@ func New(options *Options) *Client {
 func (c *Client) watch() {
 	select {
 	case <-c.conn.Done():
+		if over(c.inputEnded) {
+			select {
+			case <-c.peer.Done():
+			case <-c.filter.ended:
+			}
+		}
 	case <-c.peer.Done():
 	}
 	c.noteLoss()
@@ -338,6 +349,17 @@ func (c *Client) Inject(f Fault) *Injected {
 // Disconnect ends the connection as a client that dies does: the agent reads
 // EOF, and owes nothing from then on.
 func (c *Client) Disconnect() { c.filter.disconnect() }
+
+// EndInput ends what the agent reads, as a client does that closes the agent's
+// standard input and goes on reading its output. The agent owes nothing from then
+// on; the client still does what it asks. Close ends the other direction.
+func (c *Client) EndInput() {
+	c.filter.mu.Lock()
+	c.filter.audit.lost = true
+	c.filter.mu.Unlock()
+	c.endInput.Do(func() { close(c.inputEnded) })
+	c.filter.to[Agent].close()
+}
 
 // A Card is what a user sees of a tool call.
 type Card = acphost.Card
