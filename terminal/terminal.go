@@ -80,8 +80,10 @@ type Terminal interface {
 	// ReadOutput returns the output after cursor: what is there at once, else
 	// it waits for output, for the end of the command, for wait, or for ctx,
 	// and only the last is an error (the Cause of ctx). A wait of zero or less
-	// does not wait. Cursor 0 is the start of the command; other cursors come
-	// from [Output.NextCursor].
+	// does not wait. An ended ctx is an error of every read, also of one that
+	// need not wait, so that a loop of reads ends with it; the Output then has
+	// what is there all the same. Cursor 0 is the start of the command; other
+	// cursors come from [Output.NextCursor].
 	//
 	// Text is at most [MaxText] bytes of valid UTF-8, never cut inside a rune;
 	// bytes that are no UTF-8 are U+FFFD. Reads are never destructive.

@@ -250,8 +250,8 @@ func (b *Buffer) Read(cursor int64, max int) Chunk {
 }
 
 // Wait is Read, but while there is no text it waits until there is, until
-// Close, or until wait has passed (zero or less: it does not wait), and returns
-// the Cause of ctx, with what is there, if that ends first.
+// Close, or until wait has passed (zero or less: it does not wait). If ctx ends
+// first, or has ended before, it returns the Cause of ctx with what is there.
 func (b *Buffer) Wait(ctx context.Context, cursor int64, max int, wait time.Duration) (Chunk, error) {
 	var r raw
 	err := b.await(ctx, wait, func() bool {
@@ -274,6 +274,11 @@ func (b *Buffer) await(ctx context.Context, wait time.Duration, ready func() boo
 		b.mu.Lock()
 		if ready() || wait <= 0 {
 			b.mu.Unlock()
+			// A reader that is never made to wait, by a flood or by its own wait
+			// of zero, learns only here that it is to end.
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
 			return nil
 		}
 		if b.wake == nil {

@@ -221,6 +221,19 @@ func readMutants() []mutant {
 		{rule: rule, name: "ctx is ignored", make: breakRead(func(t terminal.Terminal, ctx context.Context, cursor int64, wait time.Duration) (terminal.Output, error) {
 			return t.ReadOutput(context.WithoutCancel(ctx), cursor, wait)
 		})},
+		{rule: rule, name: "ctx is looked at only while it waits", make: breakRead(func(t terminal.Terminal, ctx context.Context, cursor int64, wait time.Duration) (terminal.Output, error) {
+			if out, _ := t.ReadOutput(ctx, cursor, 0); out.Text != "" || wait <= 0 {
+				return out, nil
+			}
+			return t.ReadOutput(ctx, cursor, wait)
+		})},
+		{rule: rule, name: "an ended ctx takes the text away", make: breakRead(func(t terminal.Terminal, ctx context.Context, cursor int64, wait time.Duration) (terminal.Output, error) {
+			out, err := t.ReadOutput(ctx, cursor, wait)
+			if err != nil {
+				out.Text, out.NextCursor = "", cursor
+			}
+			return out, err
+		})},
 		{rule: rule, name: "the cause of ctx is lost", make: breakRead(func(t terminal.Terminal, ctx context.Context, cursor int64, wait time.Duration) (terminal.Output, error) {
 			out, err := t.ReadOutput(ctx, cursor, wait)
 			if err != nil {

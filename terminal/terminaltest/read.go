@@ -13,7 +13,7 @@ import (
 
 var readRule = rule{
 	name: "2-read",
-	text: "ReadOutput: what lies after cursor at once, else waits for output, the end, wait or ctx; ctx ends only this wait. " +
+	text: "ReadOutput: what lies after cursor at once, else waits for output, the end, wait or ctx; ctx ends only this wait, and an ended one is an error of every read. " +
 		"Text at most 64 KiB, valid UTF-8, never cut inside a rune. Cursors are opaque, absolute since the start, and eviction never moves them; " +
 		"Truncated when the cursor's text is gone (Text starts at the oldest kept). Many readers, none destructive; readable after the end, until evicted.",
 	cases: []testCase{
@@ -94,6 +94,28 @@ var readRule = rule{
 				h.Errorf("the other reader got %q, %v", other.Text, otherErr)
 			}
 			h.checkExit(h.end(t), 0)
+		}},
+		{name: "an ended ctx", run: func(h *harness) {
+			// Also where nothing must be waited for: a loop of reads ends with
+			// its ctx, however much the command writes.
+			t := h.start("hold")
+			_, cursor := h.waitText(t, "ready\n")
+			because := errors.New("because")
+			ctx, cancel := context.WithCancelCause(h.Context())
+			cancel(because)
+			for _, wait := range []time.Duration{0, bound} {
+				if out, err := h.tryRead(ctx, t, 0, wait); !errors.Is(err, because) || plain(out.Text) != "ready\n" {
+					h.Errorf("a read of what is there, wait %v: %q, %v; want the text and the cause", wait, out.Text, err)
+				}
+				if out, err := h.tryRead(ctx, t, cursor, wait); !errors.Is(err, because) || out.Text != "" {
+					h.Errorf("a read behind it, wait %v: %q, %v; want the cause", wait, out.Text, err)
+				}
+			}
+			ended := h.start("print", "text")
+			h.end(ended)
+			if out, err := h.tryRead(ctx, ended, 0, 0); !errors.Is(err, because) || out.Text != "text" {
+				h.Errorf("a read after the end: %q, %v; want the text and the cause", out.Text, err)
+			}
 		}},
 		{name: "all of it", run: func(h *harness) {
 			// More than one read returns, and to the last byte.
