@@ -150,7 +150,7 @@ func sources(t *testing.T, mode parser.Mode, f func(pkg string, file *ast.File))
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && file != "." && (strings.HasPrefix(d.Name(), ".") || slices.Contains([]string{"testdata", "tools", "node_modules"}, d.Name())):
+		case d.IsDir() && notOurs(file, d.Name()):
 			return filepath.SkipDir
 		case d.IsDir() || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go"):
 			return nil
@@ -165,6 +165,11 @@ func sources(t *testing.T, mode parser.Mode, f func(pkg string, file *ast.File))
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// notOurs reports whether a folder holds no source of the module.
+func notOurs(folder, name string) bool {
+	return folder != "." && (strings.HasPrefix(name, ".") || slices.Contains([]string{"testdata", "tools", "node_modules"}, name))
 }
 
 // imports returns the direct imports of every package of the module, tests not

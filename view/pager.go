@@ -318,7 +318,7 @@ func (p *Pager) drop(n int) {
 // gap goes on behind output that was evicted before it was counted; out is what
 // is left.
 func (p *Pager) gap(ctx context.Context, out terminal.Output) error {
-	oldest, ok, err := cursorOf(ctx, p.t, out, 0)
+	oldest, ok, err := CursorAt(ctx, p.t, out, 0)
 	if err != nil {
 		return err
 	}
@@ -395,11 +395,11 @@ func (p *Pager) lines(ctx context.Context, from, n int64, last bool) (lines []st
 	return lines, false, ok, nil
 }
 
-// cursorOf returns the cursor of the byte at offset i of the text of out, which
+// CursorAt returns the cursor of the byte at offset i of the text of out, which
 // t has just returned, and true; or, if it cannot be found out, the cursor
 // behind the text and false. Cursors say nothing about bytes, but in most
 // terminals they count them: the guess is checked by reading again.
-func cursorOf(ctx context.Context, t terminal.Terminal, out terminal.Output, i int) (int64, bool, error) {
+func CursorAt(ctx context.Context, t terminal.Terminal, out terminal.Output, i int) (int64, bool, error) {
 	rest := out.Text[i:]
 	if rest == "" {
 		return out.NextCursor, true, nil

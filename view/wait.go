@@ -247,7 +247,7 @@ func (w *waiter) match(ctx context.Context, out terminal.Output) (bool, error) {
 	}
 	_, n := before.strip(make([]byte, old, len(w.window)), out.Text, max(loc[1], old))
 	var err error
-	w.event.Cursor, _, err = cursorOf(ctx, w.t, out, n)
+	w.event.Cursor, _, err = CursorAt(ctx, w.t, out, n)
 	return true, err
 }
 

@@ -461,22 +461,6 @@ func TestUnknownLines(t *testing.T) {
 	})
 }
 
-func TestPromptBlocks(t *testing.T) {
-	with(t, kinds[0], nil, func(f *fixture) {
-		_, err := f.Peer().Prompt(f.Context(), acp.PromptRequest{SessionId: f.id, Prompt: []acp.ContentBlock{
-			acp.TextBlock("!echo one"),
-			acp.ResourceLinkBlock("main.go", "file:///src/main.go"),
-			acp.ImageBlock("AAAA", "image/png"),
-			acp.TextBlock("!echo two"),
-		}})
-		if err != nil {
-			f.Fatal(err)
-		}
-		check(f.T, "starts", f.starts("echo"), 2)
-		contains(f.T, "message", f.Messages(), "ignore the link to `file:///src/main.go`, an image")
-	})
-}
-
 // A command that must not run leaves no trace of a start anywhere.
 func TestNothingRuns(t *testing.T) {
 	refuse := fakeconn.Fault{Method: acp.ClientMethodTerminalCreate,
@@ -770,6 +754,84 @@ func TestOutputPages(t *testing.T) {
 		want := strings.Repeat(strings.Repeat("x", 63)+"\n", 200000/64)
 		if all.String() != want {
 			f.Errorf("%d bytes in %d pages; want %d", all.Len(), pages+1, len(want))
+		}
+	})
+}
+
+// No page begins or ends inside of a control sequence, not even where one is as
+// long as many pages, was written in two pieces, or lost its beginning.
+func TestOutputPagesOfSequences(t *testing.T) {
+	const word = "\x1b[1;38;5;123mword\x1b[0m "
+	write := func(pieces ...string) memterm.Program {
+		return func(p *memterm.Process) terminal.Exit {
+			for i, piece := range pieces {
+				if i > 0 && !p.Sleep(10*time.Second) {
+					return p.Death()
+				}
+				if _, err := p.Stdout.Write([]byte(piece)); err != nil {
+					return p.Death()
+				}
+			}
+			return memterm.Code(0)
+		}
+	}
+	k := kinds[2] // a client's terminal is read by other means, of a limited size
+	k.options.Programs = map[string]memterm.Program{
+		"colours": write(strings.Repeat(word, 10_000)),
+		"image":   write("before\x1bPq" + strings.Repeat("#0~~\n", 60_000) + "\x1b\\after"),
+		"lines":   write(strings.Repeat(word+"\n", 10_000)),
+		"halves":  write("one\x1b[1;3", "1mtwo\x1b]0;ti", "tle\athree\n"),
+		"no end":  write("one\x1b]0;title"),
+	}
+	read := func(f *fixture, id string) (pages []string, truncated bool) {
+		for cursor, more := int64(0), true; more; {
+			_, r := f.one(fmt.Sprintf("output %s --since %d --wait 1m", id, cursor))
+			if r.Error != "" || r.More && r.NextCursor <= cursor {
+				f.Fatalf("page %d: %+v", len(pages), r)
+			}
+			pages = append(pages, r.Output)
+			truncated = truncated || r.Truncated
+			cursor, more = r.NextCursor, r.More || r.Outcome == terminal.Running
+		}
+		return pages, truncated
+	}
+	with(t, k, nil, func(f *fixture) {
+		for _, tt := range []struct{ name, line, want string }{
+			{"colours", "bg --limit 1000000 -- colours", strings.Repeat("word ", 10_000)},
+			{"a string that is longer than pages", "bg --limit 1000000 -- image", "beforeafter"},
+			{"pieces", "bg -- halves", "onetwothree\n"},
+			{"a sequence without end", "bg -- no end", "one"},
+		} {
+			_, job := f.one(strings.Replace(tt.line, "no end", "'no end'", 1))
+			pages, truncated := read(f, job.ID)
+			check(f.T, tt.name, strings.Join(pages, ""), tt.want)
+			check(f.T, tt.name+": truncated", truncated, false)
+		}
+		_, job := f.one("bg -- halves")
+		time.Sleep(time.Second) // the first piece
+		_, r := f.one("output " + job.ID)
+		check(f.T, "before half a sequence", r.Output, "one")
+		check(f.T, "more", r.More, false)
+		_, half := f.one(fmt.Sprintf("output %s --since %d", job.ID, r.NextCursor))
+		check(f.T, "half a sequence", half.Output, "")
+		check(f.T, "its cursor", half.NextCursor, r.NextCursor)
+		f.one("wait " + job.ID)
+		_, job = f.one("bg -- 'no end'")
+		f.one("wait " + job.ID)
+		_, r = f.one("output " + job.ID)
+		_, half = f.one(fmt.Sprintf("output %s --since %d --wait 1h", job.ID, r.NextCursor))
+		check(f.T, "a sequence without end", half.Output, "")
+		if half.NextCursor <= r.NextCursor {
+			f.Errorf("the end of an ended command is never reached: %d, then %d", r.NextCursor, half.NextCursor)
+		}
+		for limit := 1000; limit < 1000+len(word); limit++ { // cut everywhere
+			_, job := f.one(fmt.Sprintf("bg --limit %d -- lines", limit))
+			f.one("wait " + job.ID)
+			pages, truncated := read(f, job.ID)
+			if all := strings.Join(pages, ""); strings.ReplaceAll(all, "word \n", "") != "" || all == "" {
+				f.Errorf("limit %d: the oldest page begins with %q", limit, all[:min(20, len(all))])
+			}
+			check(f.T, "truncated", truncated, true)
 		}
 	})
 }

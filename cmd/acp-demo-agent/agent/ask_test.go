@@ -53,7 +53,77 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// A cancel closes the question, and nothing runs.
+// The user is shown everything that changes what runs, as data, and in the title
+// where it is unusual.
+func TestAskShowsAll(t *testing.T) {
+	var asked acp.ToolCallUpdate
+	k := kinds[0]
+	k.options.Permission = func(_ context.Context, req acp.RequestPermissionRequest) (acp.RequestPermissionResponse, error) {
+		asked = req.ToolCall
+		return acp.RequestPermissionResponse{Outcome: acp.NewRequestPermissionOutcomeSelected(req.Options[len(req.Options)-1].OptionId)}, nil
+	}
+	with(t, k, &agent.Options{Ask: true}, func(f *fixture) {
+		for _, tt := range []struct {
+			line, title string
+			input       map[string]any
+		}{
+			{"!git --version", "git --version", map[string]any{"command": "git --version"}},
+			{
+				"run --env PATH=/x:/usr/bin -- git --version", "[PATH=/x:/usr/bin] git --version",
+				map[string]any{"command": "git --version", "env": map[string]any{"PATH": "/x:/usr/bin"}},
+			},
+			{
+				"bg --env B=2 --env 'A=1 , C=3' --dir / --input --timeout 90 --limit 100 -- x",
+				"[A='1 , C=3', B=2, in /, takes input, in the background, timeout 1m30s] x",
+				map[string]any{
+					"command": "x", "env": map[string]any{"A": "1 , C=3", "B": "2"}, "cwd": "/", "input": true,
+					"background": true, "timeout": "1m30s", "outputLimit": 100.0,
+				},
+			},
+			{
+				`run --argv --background-after 100ms -- ls "a b" *`, `[no shell, in the background after 100ms] ls "a b" *`,
+				map[string]any{"command": "ls 'a b' '*'", "argv": []any{"ls", "a b", "*"}, "backgroundAfter": "100ms"},
+			},
+		} {
+			if tt.input["cwd"] == nil {
+				tt.input["cwd"] = f.dir
+			}
+			card, r := f.one(tt.line)
+			check(t, tt.line+": title", *asked.Title, tt.title)
+			check(t, tt.line+": rawInput", asked.RawInput, any(tt.input))
+			check(t, tt.line+": title of the card", card.Title, tt.title)
+			check(t, tt.line+": rawInput of the card", card.RawInput, any(tt.input))
+			check(t, tt.line+": error", r.Error, "the user did not allow it")
+		}
+	})
+}
+
+// What is allowed always is what was shown: nothing else goes unasked.
+func TestAskAgainForAnythingElse(t *testing.T) {
+	asked := 0
+	k := kinds[0]
+	k.options.Permission = func(_ context.Context, req acp.RequestPermissionRequest) (acp.RequestPermissionResponse, error) {
+		asked++
+		for _, o := range req.Options {
+			if o.Kind == acp.PermissionOptionKindAllowAlways {
+				return acp.RequestPermissionResponse{Outcome: acp.NewRequestPermissionOutcomeSelected(o.OptionId)}, nil
+			}
+		}
+		return acp.RequestPermissionResponse{}, nil
+	}
+	with(t, k, &agent.Options{Ask: true}, func(f *fixture) {
+		lines := []string{
+			"!echo x", "!echo y", "run --argv -- echo x", "bg -- echo x", "run --env A=b -- echo x", "run --dir / -- echo x",
+			"run --input -- echo x", "run --timeout 1m -- echo x", "run --limit 7 -- echo x", "run --background-after 1m -- echo x",
+		}
+		for i, line := range lines {
+			f.one(line)
+			f.one(line)
+			check(t, line+": questions", asked, i+1)
+		}
+	})
+}
+
 // A client that cannot ask: nothing runs, and the error says what to do.
 func TestAskNobody(t *testing.T) {
 	for _, k := range kinds {
@@ -67,6 +137,7 @@ func TestAskNobody(t *testing.T) {
 	}
 }
 
+// A cancel closes the question, and nothing runs.
 func TestAskAndCancel(t *testing.T) {
 	for _, k := range kinds {
 		t.Run(string(k.presentation), func(t *testing.T) {

@@ -60,7 +60,7 @@ func TestLoadSession(t *testing.T) {
 						got = append(got, c.Title+" "+string(c.Status))
 					}
 					check(t, "cards", got, []string{
-						`print 'one\ntwo\n' completed`, "fail oh failed", "sleep 1h completed", "jobs completed",
+						`print 'one\ntwo\n' completed`, "fail oh failed", "[in the background] sleep 1h completed", "jobs completed",
 					})
 					contains(t, "what the user sees", cards[0].Visible(), "two")
 					contains(t, "what the user sees", cards[1].Visible(), "oh")

@@ -30,12 +30,13 @@ const jobLabel = "job"
 
 // run runs the lines of a prompt, in order or at once. A cancel stops it.
 func (t *turn) run(ctx context.Context, prompt []acp.ContentBlock) {
-	words, ignored := promptText(prompt)
-	t.keep(historyEntry{User: words})
-	if ignored != "" {
-		t.say(ctx, ignored)
+	text, err := promptText(prompt)
+	t.keep(historyEntry{User: text})
+	if err != nil {
+		t.say(ctx, err.Error())
+		return
 	}
-	lines, parallel := splitPrompt(words)
+	lines, parallel := splitPrompt(text)
 	if len(lines) == 0 {
 		t.say(ctx, nothingAsked)
 	}
@@ -54,30 +55,6 @@ func (t *turn) run(ctx context.Context, prompt []acp.ContentBlock) {
 		}
 		t.prepare(line)(ctx)
 	}
-}
-
-// promptText returns the text of a prompt, one block a line or more, and a note
-// about what was not read.
-func promptText(prompt []acp.ContentBlock) (words, ignored string) {
-	var texts, others []string
-	for _, block := range prompt {
-		switch {
-		case block.Text != nil:
-			texts = append(texts, block.Text.Text)
-		case block.ResourceLink != nil:
-			others = append(others, "the link to "+code(block.ResourceLink.Uri))
-		case block.Resource != nil:
-			others = append(others, "an embedded resource")
-		case block.Image != nil:
-			others = append(others, "an image")
-		case block.Audio != nil:
-			others = append(others, "a sound")
-		}
-	}
-	if len(others) > 0 {
-		ignored = "I read lines only and ignore " + strings.Join(others, ", ") + ".\n"
-	}
-	return strings.Join(texts, "\n"), ignored
 }
 
 // say sends a piece of the agent's message. It is said even if ctx has ended,
@@ -156,20 +133,8 @@ const callPrefix = "call_"
 
 // call makes the tool call of a line.
 func (t *turn) call(req request) *bridge.Call {
-	card := acp.SessionUpdateToolCall{
-		ToolCallId: acp.ToolCallId(callPrefix + strconv.FormatInt(t.agent.calls.Add(1), 10)),
-		Title:      req.title,
-		Kind:       acp.ToolKindOther,
-		RawInput:   map[string]any{"line": req.title},
-	}
-	if req.verb == verbRun || req.verb == verbBg {
-		dir := req.cmd.Dir
-		if dir == "" {
-			dir = t.session.cwd
-		}
-		card.Kind = acp.ToolKindExecute
-		card.RawInput = map[string]any{"command": req.title, "cwd": dir}
-	}
+	card := req.card(t.session.cwd)
+	card.ToolCallId = acp.ToolCallId(callPrefix + strconv.FormatInt(t.agent.calls.Add(1), 10))
 	return t.turn.ToolCall(card)
 }
 
@@ -203,12 +168,12 @@ func (t *turn) fail(ctx context.Context, call *bridge.Call, req request, err err
 }
 
 // permit asks the user whether a command may run, if that is to be asked. To
-// allow it always is to allow exactly this, with its directory and environment.
+// allow it always is to allow exactly what the card shows.
 func (t *turn) permit(ctx context.Context, call *bridge.Call, req request) error {
 	if !t.agent.opts.Ask {
 		return nil
 	}
-	key, err := json.Marshal(req.cmd)
+	key, err := json.Marshal(req.card(t.session.cwd).RawInput)
 	if err != nil {
 		return err
 	}
@@ -361,40 +326,56 @@ func (t *turn) command(id string) (terminal.Terminal, error) {
 
 // output reads a command's output.
 func (t *turn) output(ctx context.Context, call *bridge.Call, req request, term terminal.Terminal) {
-	out, err := term.ReadOutput(ctx, req.since, req.wait)
+	out, err := readPage(ctx, term, req.since, req.wait)
 	if err != nil {
 		t.failWith(ctx, call, req, t.report(out.Info), err)
 		return
 	}
 	r := ReadReport{Report: t.report(out.Info)}
-	out = page(ctx, term, req.since, out)
 	r.setOutput(view.Plain(out.Text), out.Truncated, outputTextBudget)
 	r.NextCursor, r.More = out.NextCursor, out.More
 	t.end(ctx, call, r, fenced(r.Output), nil, fmt.Sprintf("%s read, the next cursor is %d. %s",
 		count(len(r.Output), "byte"), r.NextCursor, describe(req.id, r.Report)))
 }
 
-// page shortens out to what fits into an update, so that the next read goes on
-// behind it. Where the cursor of that place cannot be told, out is returned as it
-// is, and the caller keeps its tail.
-func page(ctx context.Context, term terminal.Terminal, since int64, out terminal.Output) terminal.Output {
-	head := jsonHead(out.Text, outputTextBudget)
-	if len(head) == len(out.Text) {
-		return out
+// maxPartLine is more than is left of most lines whose beginning was evicted.
+const maxPartLine = 1 << 10
+
+// readPage reads what fits into an update, and ends where [view.Head] does. Where
+// the cursor of that place cannot be told it returns more, and the caller keeps
+// the tail.
+func readPage(ctx context.Context, term terminal.Terminal, since int64, wait time.Duration) (terminal.Output, error) {
+	begin := time.Now()
+	out, err := term.ReadOutput(ctx, since, wait)
+	if i := strings.IndexByte(out.Text, '\n'); out.Truncated && i < maxPartLine {
+		out.Text = out.Text[i+1:] // what is left of a line may be the rest of a sequence
 	}
-	if i := strings.LastIndexByte(head, '\n'); i >= 0 {
-		head = head[:i+1]
+	for err == nil && out.Text != "" {
+		n := view.Head(out.Text, len(jsonHead(out.Text, outputTextBudget)))
+		left := max(wait-time.Since(begin), 0)
+		switch {
+		case n == len(out.Text), n == 0 && out.EOF():
+			return out, nil
+		case n > 0:
+			rest := out.Text[n:]
+			cursor, ok, err := view.CursorAt(ctx, term, out, n)
+			if ok {
+				out.Text, out.NextCursor = out.Text[:n], cursor
+				out.More = out.More || view.Head(rest, len(rest)) > 0
+			}
+			return out, err
+		case !out.More && left == 0: // a sequence whose end is still to come
+			out.Text, out.NextCursor = "", since
+			return out, nil
+		}
+		var next terminal.Output
+		next, err = term.ReadOutput(ctx, out.NextCursor, left)
+		if !next.Truncated {
+			next.Text, next.Truncated = out.Text+next.Text, out.Truncated
+		}
+		out = next
 	}
-	// Cursors are opaque. That they count bytes is a guess, so it is checked:
-	// a read from there must give the rest.
-	rest := out.Text[len(head):]
-	cursor := out.NextCursor - int64(len(rest))
-	again, err := term.ReadOutput(ctx, cursor, 0)
-	if err != nil || again.Truncated || cursor <= since || !strings.HasPrefix(again.Text, rest) {
-		return out
-	}
-	out.Text, out.NextCursor, out.More = head, cursor, true
-	return out
+	return out, err
 }
 
 // inputBound is how long input waits for a command that does not read.

@@ -488,11 +488,11 @@ func embeds(u update) (ids []string) {
 	return ids
 }
 
-// card returns the tool call with this title.
+// card returns the tool call with this title, behind what is unusual about it.
 func (r *rig) card(title string) *card {
 	r.Helper()
 	cards, _ := r.cards()
-	i := slices.IndexFunc(cards, func(c *card) bool { return c.title == title })
+	i := slices.IndexFunc(cards, func(c *card) bool { return c.title == title || strings.HasSuffix(c.title, "] "+title) })
 	if i < 0 || !cards[i].hasReport {
 		r.Fatalf("no tool call %q with a rawOutput", title)
 	}

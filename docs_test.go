@@ -1,0 +1,97 @@
+package termbridge_test
+
+import (
+	"io/fs"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestFailureModesAreTested finds each test that a table of docs/failure-modes.md
+// and docs/clients.md names where it says: in the column Test, behind the name
+// of its package's folder, or as a case of the suite.
+func TestFailureModesAreTested(t *testing.T) {
+	tests := testSources(t)
+	named := regexp.MustCompile("(?:([a-z-]+) )?`([^`]+)`")
+	for file, least := range map[string]int{"docs/failure-modes.md": 40, "docs/clients.md": 1} {
+		rows := 0
+		inColumn := false // the table has one
+		for line := range strings.Lines(read(t, file)) {
+			cells := strings.Split(line, "|")
+			if len(cells) < 3 {
+				inColumn = false
+				continue
+			}
+			last := strings.TrimSpace(cells[len(cells)-2])
+			switch {
+			case last == "Test":
+				inColumn = true
+				continue
+			case !inColumn, strings.HasPrefix(line, "|---"):
+				continue
+			}
+			rows++
+			where := ""
+			for _, found := range named.FindAllStringSubmatch(last, -1) {
+				if found[1] != "" {
+					where = found[1]
+				}
+				want := "func " + found[2] + "("
+				if _, name, ok := strings.Cut(found[2], "/"); ok {
+					want = `name: "` + name + `"`
+				}
+				if !strings.Contains(tests[where], want) {
+					t.Errorf("%s: no %s in %q", file, found[2], where)
+				}
+			}
+		}
+		if rows < least {
+			t.Errorf("%s: %d rows: the table is not read any more", file, rows)
+		}
+	}
+}
+
+// TestDocsNameTests finds each test that any other document names, somewhere.
+func TestDocsNameTests(t *testing.T) {
+	var all strings.Builder
+	for _, source := range testSources(t) {
+		all.WriteString(source)
+	}
+	docs, err := filepath.Glob("docs/*.md")
+	if err != nil || len(docs) == 0 {
+		t.Fatalf("no documents, %v", err)
+	}
+	for _, doc := range append(docs, "README.md") {
+		for _, name := range regexp.MustCompile("`((?:Test|Fuzz|Benchmark)[A-Z][A-Za-z0-9]*)`").FindAllStringSubmatch(read(t, doc), -1) {
+			if !strings.Contains(all.String(), "func "+name[1]+"(") {
+				t.Errorf("%s names %s, which is no test", doc, name[1])
+			}
+		}
+	}
+}
+
+// testSources returns the tests of each package, and the suite's cases, by the
+// last element of its path.
+func testSources(t *testing.T) map[string]string {
+	sources := map[string]string{}
+	err := filepath.WalkDir(".", func(file string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && notOurs(file, d.Name()):
+			return filepath.SkipDir
+		}
+		pkg := path.Base(path.Dir(filepath.ToSlash(file)))
+		if strings.HasSuffix(file, "_test.go") || pkg == "terminaltest" && strings.HasSuffix(file, ".go") {
+			sources[pkg] += read(t, file)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sources["suite"] = sources["terminaltest"]
+	return sources
+}
