@@ -146,30 +146,35 @@ func TestProcessesStartInOnePlace(t *testing.T) {
 
 // sources calls f with each source file of the module, tests not counted.
 func sources(t *testing.T, mode parser.Mode, f func(pkg string, file *ast.File)) {
+	for _, file := range goFiles(t) {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, mode)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f(path.Join(module, path.Dir(file)), parsed)
+	}
+}
+
+// goFiles returns the Go files of the module, with slashes.
+func goFiles(t *testing.T) (files []string) {
 	err := filepath.WalkDir(".", func(file string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && notOurs(file, d.Name()):
+		case d.IsDir() && file != "." && (strings.HasPrefix(d.Name(), ".") || slices.Contains([]string{"testdata", "tools", "node_modules"}, d.Name())):
 			return filepath.SkipDir
-		case d.IsDir() || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go"):
-			return nil
+		case strings.HasSuffix(file, ".go"):
+			files = append(files, filepath.ToSlash(file))
 		}
-		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, mode)
-		if err != nil {
-			return err
-		}
-		f(path.Join(module, filepath.ToSlash(filepath.Dir(file))), parsed)
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-// notOurs reports whether a folder holds no source of the module.
-func notOurs(folder, name string) bool {
-	return folder != "." && (strings.HasPrefix(name, ".") || slices.Contains([]string{"testdata", "tools", "node_modules"}, name))
+	return files
 }
 
 // imports returns the direct imports of every package of the module, tests not

@@ -1,7 +1,6 @@
 package termbridge_test
 
 import (
-	"io/fs"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -76,21 +75,11 @@ func TestDocsNameTests(t *testing.T) {
 // last element of its path.
 func testSources(t *testing.T) map[string]string {
 	sources := map[string]string{}
-	err := filepath.WalkDir(".", func(file string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir() && notOurs(file, d.Name()):
-			return filepath.SkipDir
-		}
-		pkg := path.Base(path.Dir(filepath.ToSlash(file)))
-		if strings.HasSuffix(file, "_test.go") || pkg == "terminaltest" && strings.HasSuffix(file, ".go") {
+	for _, file := range goFiles(t) {
+		pkg := path.Base(path.Dir(file))
+		if strings.HasSuffix(file, "_test.go") || pkg == "terminaltest" {
 			sources[pkg] += read(t, file)
 		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 	sources["suite"] = sources["terminaltest"]
 	return sources
