@@ -25,19 +25,27 @@
 // agents fill themselves, by terminal_info on a tool_call and terminal_output
 // and terminal_exit on tool_call_updates, all in _meta.
 //
+// # Sessions
+//
+// A Host that knows which sessions there are serves no other: a request or an
+// update of another session is an error and runs nothing. It learns of a session
+// from the answer to session/new, which passes through [Host.Reader], and from
+// [Host.OpenSession], which a client calls before session/load and
+// session/resume. A Host that was told of no session serves any. What is known
+// of a session is kept until [Host.CloseSession] or [Host.Close].
+//
 // # Lifetime
 //
 // The Managers are the caller's: Host ends every terminal that it started,
-// and closes none of them. What is known of a session is kept until
-// [Host.CloseSession] or [Host.Close]. All methods may be called from any
-// number of goroutines.
+// and closes none of them. All methods may be called from any number of
+// goroutines.
 package acphost
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -59,9 +67,10 @@ type Options struct {
 	TTY bool
 
 	// OutputLimit is how many bytes of output are kept of a terminal whose
-	// create names no limit, and the most that a create gets; 0 is
-	// [terminal.DefaultOutputLimit]. A limit over 1.6 MiB may make a reply
-	// longer than agents can read, since JSON takes six bytes for an ESC.
+	// create names no limit, and the most that a create gets; 0 and less are
+	// [terminal.DefaultOutputLimit], more than 10 MiB is 10 MiB. A limit over
+	// 1.6 MiB may make a reply longer than agents can read, since JSON takes six
+	// bytes for an ESC.
 	OutputLimit int
 
 	// Command turns a create request into what the Manager starts; nil is
@@ -90,8 +99,21 @@ type Host struct {
 
 	mu sync.Mutex
 	// guards following
-	sessions map[acp.SessionId]*session
+	roster   roster
+	sessions map[acp.SessionId]*session // those of which anything is known
+	running  map[*source]bool           // commands that may run, released or not
 	closed   bool
+}
+
+// A roster knows which sessions there are. Host.mu guards it.
+type roster struct {
+	open map[acp.SessionId]bool // false once closed
+	told bool                   // of a session: those that are not in open do not exist
+}
+
+func (r *roster) has(id acp.SessionId) bool {
+	open, known := r.open[id]
+	return open || !known && !r.told
 }
 
 // session is what the Host knows of one session. Host.mu guards it.
@@ -107,13 +129,22 @@ type session struct {
 }
 
 // New returns a Host that runs the commands of a session with the Manager that
-// manager returns for it; manager is called once for a session.
+// manager returns for it, or refuses them if that is nil; manager is called when
+// the first command of a session is started, once.
 func New(manager func(acp.SessionId) terminal.Manager, opts *Options) *Host {
-	h := &Host{manager: manager, sessions: map[acp.SessionId]*session{}}
+	h := &Host{
+		manager:  manager,
+		roster:   roster{open: map[acp.SessionId]bool{}},
+		sessions: map[acp.SessionId]*session{},
+		running:  map[*source]bool{},
+	}
 	if opts != nil {
 		h.opts = *opts
 	}
-	h.opts.OutputLimit = cmp.Or(h.opts.OutputLimit, terminal.DefaultOutputLimit)
+	if h.opts.OutputLimit <= 0 {
+		h.opts.OutputLimit = terminal.DefaultOutputLimit
+	}
+	h.opts.OutputLimit = min(h.opts.OutputLimit, maxLine)
 	if h.opts.Command == nil {
 		h.opts.Command = Command
 	}
@@ -124,10 +155,13 @@ func New(manager func(acp.SessionId) terminal.Manager, opts *Options) *Host {
 	return h
 }
 
-// session returns the session, new if it is not known. Called with mu held.
-func (h *Host) session(id acp.SessionId) *session {
+// session returns the session, or an error if there is none. Called with mu held.
+func (h *Host) session(id acp.SessionId) (*session, error) {
 	s := h.sessions[id]
 	if s == nil {
+		if !h.roster.has(id) {
+			return nil, fmt.Errorf("acphost: session %q is not open", id)
+		}
 		s = &session{
 			id:        id,
 			manager:   sync.OnceValue(func() terminal.Manager { return h.manager(id) }),
@@ -137,7 +171,18 @@ func (h *Host) session(id acp.SessionId) *session {
 		}
 		h.sessions[id] = s
 	}
-	return s
+	return s, nil
+}
+
+// OpenSession tells the Host of a session. Call it before session/load and
+// session/resume, whose updates and commands may come before the answer, and
+// after session/new if the Host does not have a Reader. From the first session
+// that the Host is told of, it serves no other. A closed session is opened again.
+func (h *Host) OpenSession(id acp.SessionId) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.roster.open[id] = true
+	h.roster.told = true
 }
 
 // Unreleased returns the ids of the terminals of a session that the agent has
@@ -167,30 +212,35 @@ func (h *Host) Sessions() []acp.SessionId {
 	return ids
 }
 
-// CloseSession releases every terminal of a session and forgets its tool
-// calls. It returns a [*terminal.LeakError] for what could not be ended within
+// CloseSession releases every terminal of a session, ends its commands, those
+// of released terminals too, and forgets its tool calls. From then on it refuses
+// what the agent asks for the session, until [Host.OpenSession] opens it again.
+// It returns a [*terminal.LeakError] for what could not be ended within
 // [terminal.SettleTimeout].
 func (h *Host) CloseSession(id acp.SessionId) error {
 	h.mu.Lock()
+	h.roster.open[id] = false
 	var all []*source
 	if s := h.sessions[id]; s != nil {
-		all = s.release()
+		s.release()
 		delete(h.sessions, id)
+		all = h.live(s)
 	}
 	h.mu.Unlock()
 	return stopAll(all)
 }
 
-// Close refuses new terminals, releases every terminal, and returns once all
-// that is to be shown was shown. It returns a [*terminal.LeakError] for what
-// could not be ended within [terminal.SettleTimeout]. It may be called again.
+// Close refuses new terminals, releases every terminal, ends every command, those
+// of released terminals too, and returns once all that is to be shown was shown.
+// It returns a [*terminal.LeakError] for what could not be ended within
+// [terminal.SettleTimeout]. It may be called again.
 func (h *Host) Close() error {
 	h.mu.Lock()
 	h.closed = true
-	var all []*source
 	for _, s := range h.sessions {
-		all = append(all, s.release()...)
+		s.release()
 	}
+	all := h.live(nil)
 	h.mu.Unlock()
 
 	err := stopAll(all)
@@ -205,15 +255,30 @@ func (h *Host) Close() error {
 	return err
 }
 
-// release makes every terminal of s unknown and returns those that may still
-// run. Called with Host.mu held.
-func (s *session) release() []*source {
-	var all []*source
+// release makes every terminal of s unknown. Called with Host.mu held.
+func (s *session) release() {
 	for id, x := range s.terminals {
 		delete(s.terminals, id)
 		close(x.released)
-		all = append(all, x)
 	}
+}
+
+// prune forgets the commands that have ended. Called with mu held.
+func (h *Host) prune() {
+	maps.DeleteFunc(h.running, func(x *source, _ bool) bool { return x.ended() })
+}
+
+// live returns the commands of a session, or of all, that may still run. Called
+// with mu held.
+func (h *Host) live(of *session) []*source {
+	h.prune()
+	var all []*source
+	for x := range h.running {
+		if of == nil || x.session == of {
+			all = append(all, x)
+		}
+	}
+	slices.SortFunc(all, func(a, b *source) int { return strings.Compare(a.id, b.id) })
 	return all
 }
 

@@ -3,6 +3,7 @@ package acphost
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -87,14 +88,19 @@ type card struct {
 
 // SessionUpdate is session/update. An update that embeds a terminal which the
 // client does not know, or which was released, is an error and changes
-// nothing; so is an update of a tool call that was never announced, and output
-// for a display-only terminal that is not there.
+// nothing; so is an update of a tool call that was never announced, output for a
+// display-only terminal that is not there, and what comes for a session that is
+// not open. A client with a SessionUpdate of its own passes every update on to
+// this one, since [Host.Reader] waits for them.
 func (h *Host) SessionUpdate(_ context.Context, n acp.SessionNotification) error {
 	defer h.handled.add()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s, u := h.session(n.SessionId), n.Update
-	switch {
+	s, err := h.session(n.SessionId)
+	if err != nil {
+		return err
+	}
+	switch u := n.Update; {
 	case u.ToolCall != nil:
 		return h.announce(s, u.ToolCall)
 	case u.ToolCallUpdate != nil:
@@ -211,7 +217,8 @@ func (h *Host) displayOutput(s *session, c *card, m map[string]any) error {
 	}
 	if end != nil {
 		end.exit = &terminal.Exit{}
-		if code, ok := exit["exit_code"].(float64); ok && code >= 0 {
+		// Anything but a code is unknown: text, a fraction, what no int holds.
+		if code, ok := exit["exit_code"].(float64); ok && code >= 0 && code <= math.MaxUint32 && code == math.Trunc(code) {
 			end.exit.Code = new(int(code))
 		}
 		end.exit.Signal, _ = exit["signal"].(string)

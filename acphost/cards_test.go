@@ -1,6 +1,7 @@
 package acphost_test
 
 import (
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -171,6 +172,34 @@ func TestDisplayTerminals(t *testing.T) {
 		none := display("e", "e")
 		none.ToolCall.Meta = map[string]any{"terminal_info": map[string]any{}}
 		h.refuse(none, "terminal_id")
+	})
+}
+
+// A member of a type that it should not have is as good as none.
+func TestDisplayMembersOfAWrongType(t *testing.T) {
+	run(t, &acphost.Options{Display: true}, func(t *testing.T, h host) {
+		u := display("c", "c")
+		u.ToolCall.Meta["terminal_info"].(map[string]any)["cwd"] = []any{"/work"}
+		h.update(u)
+		u = data("c", "c", "")
+		u.ToolCallUpdate.Meta["terminal_output"].(map[string]any)["data"] = 7.0
+		h.update(u)
+		u.ToolCallUpdate.Meta = map[string]any{"terminal_output": "text", "terminal_exit": []any{}}
+		h.update(u)
+		h.update(data("c", "c", "seen"))
+		if v := h.card("c").Terminals[0]; v.Dir != "" || v.Output != "seen" || v.Exit != nil {
+			t.Errorf("the terminal is %+v", v)
+		}
+		for _, code := range []any{"3", nil, true, []any{}, -1.0, 0.5, 1e300, math.NaN(), math.Inf(1)} {
+			h.update(exit("c", "c", code, 9.0))
+			if e := h.card("c").Terminals[0].Exit; e == nil || e.Known() {
+				t.Errorf("exit code %v: the exit is %v", code, e)
+			}
+		}
+		h.update(exit("c", "c", 3221225477.0, nil))
+		if e := h.card("c").Terminals[0].Exit; e.String() != "exit code 3221225477" {
+			t.Errorf("the exit is %v", e)
+		}
 	})
 }
 

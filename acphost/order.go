@@ -10,31 +10,35 @@ import (
 	"github.com/coder/acp-go-sdk"
 )
 
-// orderWait bounds how long a release waits for the updates that came before
-// it. It is reached only if one of them never gets to SessionUpdate, because
-// the SDK could not decode it.
+// orderWait bounds how long a request waits for the updates that came before it.
+// It is reached only if the client takes longer for one of them.
 const orderWait = time.Second
 
 // Reader returns r, which is what the connection reads from the agent, with a
-// guarantee that the SDK does not give: a terminal/release is handled after the
-// updates that were sent before it. The SDK handles notifications one after
-// the other and requests at once, so that a release can overtake the very
-// update that embeds the terminal, which is then an error. A Host has one
-// Reader.
+// guarantee that the SDK does not give: a terminal/release and a
+// session/request_permission are handled after the updates that were sent before
+// them, or a second later if the client takes longer for these. The SDK handles
+// notifications one after the other and requests at once, so that a release can
+// overtake the very update that embeds the terminal, which is then an error, and a
+// permission request the card that it is about.
+//
+// Reader also opens the sessions that the agent makes, see [Host.OpenSession]. A
+// Host has one Reader.
 //
 //	acp.NewClientSideConnection(client, stdin, host.Reader(stdout))
 func (h *Host) Reader(r io.Reader) io.Reader {
-	return &orderedReader{in: bufio.NewReader(r), handled: &h.handled}
+	return &orderedReader{in: bufio.NewReader(r), host: h}
 }
 
-// orderedReader hands out lines one by one, and a terminal/release only once
-// the updates before it were handled.
+// orderedReader hands out lines one by one, and a request that concerns a card
+// only once the updates before it were handled.
 type orderedReader struct {
-	in      *bufio.Reader
-	handled *counter
-	passed  int    // updates that were handed out
-	rest    []byte // of the line that is being handed out
-	err     error  // after it
+	in     *bufio.Reader
+	host   *Host
+	passed int    // updates that were handed out and will be handled
+	waited int    // how many of them a request has waited for
+	rest   []byte // of the line that is being handed out
+	err    error  // after it
 }
 
 func (r *orderedReader) Read(p []byte) (int, error) {
@@ -43,16 +47,7 @@ func (r *orderedReader) Read(p []byte) (int, error) {
 			return 0, r.err
 		}
 		r.rest, r.err = r.line()
-		var line struct {
-			Method string `json:"method"`
-		}
-		json.Unmarshal(r.rest, &line) // what is no JSON is for the SDK to report
-		switch line.Method {
-		case acp.ClientMethodSessionUpdate:
-			r.passed++
-		case acp.ClientMethodTerminalRelease:
-			r.passed = r.handled.wait(r.passed, orderWait)
-		}
+		r.pass(r.rest)
 	}
 	n := copy(p, r.rest)
 	r.rest = r.rest[n:]
@@ -60,6 +55,35 @@ func (r *orderedReader) Read(p []byte) (int, error) {
 		return 0, r.err
 	}
 	return n, nil
+}
+
+// pass returns when a line may be handed out.
+func (r *orderedReader) pass(raw []byte) {
+	var line struct {
+		Method string          `json:"method"`
+		Params json.RawMessage `json:"params"`
+		Result struct {
+			SessionID acp.SessionId `json:"sessionId"`
+		} `json:"result"`
+	}
+	json.Unmarshal(raw, &line) // what is no JSON is for the SDK to report
+	switch line.Method {
+	case "":
+		if id := line.Result.SessionID; id != "" {
+			r.host.OpenSession(id) // only answers to session/new and its like have one
+		}
+	case acp.ClientMethodSessionUpdate:
+		// The SDK drops what it cannot decode.
+		var n acp.SessionNotification
+		if json.Unmarshal(line.Params, &n) == nil && n.Validate() == nil {
+			r.passed++
+		}
+	case acp.ClientMethodTerminalRelease, acp.ClientMethodSessionRequestPermission:
+		if r.waited < r.passed {
+			r.host.handled.wait(r.passed, orderWait)
+			r.waited = r.passed
+		}
+	}
 }
 
 // maxLine is the length of a line at which the SDK gives the connection up.
@@ -98,16 +122,15 @@ func (c *counter) add() {
 	}
 }
 
-// wait returns the count once it has reached n, or after d.
-func (c *counter) wait(n int, d time.Duration) int {
+// wait returns once the count has reached n, or after d.
+func (c *counter) wait(n int, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	for {
 		c.mu.Lock()
-		now := c.n
-		if now >= n {
+		if c.n >= n {
 			c.mu.Unlock()
-			return now
+			return
 		}
 		if c.wake == nil {
 			c.wake = make(chan struct{})
@@ -117,7 +140,7 @@ func (c *counter) wait(n int, d time.Duration) int {
 		select {
 		case <-wake:
 		case <-timer.C:
-			return now
+			return
 		}
 	}
 }

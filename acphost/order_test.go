@@ -1,14 +1,18 @@
 package acphost_test
 
 import (
+	"context"
+	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"testing"
 	"testing/iotest"
 	"testing/synctest"
 	"time"
 
 	"github.com/coder/acp-go-sdk"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/termbridge/termbridge/acphost"
 	"github.com/termbridge/termbridge/fakeconn"
@@ -46,8 +50,9 @@ func TestAReleaseDoesNotOvertakeUpdates(t *testing.T) {
 }
 
 func TestReader(t *testing.T) {
-	const update = `{"method":"session/update"}` + "\n"
+	const update = `{"method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"tool_call","toolCallId":"c","title":"t"}}}` + "\n"
 	const release = `{"method":"terminal/release"}` + "\n"
+	const ask = `{"method":"session/request_permission"}` + "\n"
 	tests := []struct {
 		name, in string
 		wait     time.Duration // nobody handles the updates
@@ -58,6 +63,12 @@ func TestReader(t *testing.T) {
 		{"a release behind nothing", release + update, 0},
 		{"a release behind updates that nobody handles", update + update + release, time.Second},
 		{"a second release does not wait for the same updates", update + release + release, time.Second},
+		{"a permission request behind an update", update + ask, time.Second},
+		{"a permission request behind nothing", ask + update, 0},
+		{"a request that waits, behind one that has waited", update + ask + release, time.Second},
+		{"other requests wait for nothing", update + `{"method":"terminal/create"}` + "\n" + `{"method":"terminal/output"}` + "\n", 0},
+		{"an update that the SDK drops", `{"method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"tool_call","toolCallId":7}}}` + "\n" + release, 0},
+		{"an update without params", `{"method":"session/update"}` + "\n" + release, 0},
 		{"no JSON", "{\n\n[]\nnull\n" + release, 0},
 		{"a line without an end", strings.Repeat("x", 11<<20), 0},
 		{"a long update", update[:1] + strings.Repeat(" ", 1<<20) + update[1:] + release, time.Second},
@@ -79,6 +90,110 @@ func TestReader(t *testing.T) {
 					t.Error(err)
 				}
 			})
+		})
+	}
+}
+
+// A slow is a client that takes its time for some updates.
+type slow struct {
+	acp.Client
+	takes map[acp.ToolCallId]time.Duration
+	log   func(what string)
+}
+
+func (s *slow) SessionUpdate(ctx context.Context, n acp.SessionNotification) error {
+	id := n.Update.ToolCall.ToolCallId
+	time.Sleep(s.takes[id])
+	s.log("update " + string(id))
+	return s.Client.SessionUpdate(ctx, n)
+}
+
+func (s *slow) ReleaseTerminal(ctx context.Context, req acp.ReleaseTerminalRequest) (acp.ReleaseTerminalResponse, error) {
+	s.log("release")
+	return s.Client.ReleaseTerminal(ctx, req)
+}
+
+func (s *slow) RequestPermission(ctx context.Context, req acp.RequestPermissionRequest) (acp.RequestPermissionResponse, error) {
+	s.log("permission")
+	return s.Client.RequestPermission(ctx, req)
+}
+
+// A request waits a second for an update that takes longer. When that update is
+// done after all, the next request still waits for the updates before it.
+func TestALateUpdateDoesNotEndTheOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		var mu sync.Mutex
+		var log []string
+		c := fakeconn.New(&fakeconn.Options{Wrap: func(c acp.Client) acp.Client {
+			return &slow{c, map[acp.ToolCallId]time.Duration{"a": 3 * time.Second, "c": 500 * time.Millisecond, "d": 500 * time.Millisecond}, func(what string) {
+				mu.Lock()
+				defer mu.Unlock()
+				log = append(log, fmt.Sprint(time.Since(start), " ", what))
+			}}
+		}})
+		update := func(id acp.ToolCallId) {
+			if err := c.Conn().SessionUpdate(t.Context(), notification(acp.StartToolCall(id, "title"))); err != nil {
+				t.Error(err)
+			}
+		}
+		var ids []string
+		for range 2 {
+			x, err := c.Conn().CreateTerminal(t.Context(), acp.CreateTerminalRequest{SessionId: "s", Command: "true"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, x.TerminalId)
+		}
+		release := func(id string) {
+			if _, err := c.Conn().ReleaseTerminal(t.Context(), acp.ReleaseTerminalRequest{SessionId: "s", TerminalId: id}); err != nil {
+				t.Error(err)
+			}
+		}
+		update("a")
+		update("b")
+		release(ids[0])
+		time.Sleep(4*time.Second - time.Since(start))
+		update("c")
+		release(ids[1])
+		update("d")
+		c.Conn().RequestPermission(t.Context(), acp.RequestPermissionRequest{
+			SessionId: "s", ToolCall: acp.ToolCallUpdate{ToolCallId: "d"}, Options: []acp.PermissionOption{},
+		})
+		want := []string{"1s release", "3s update a", "3s update b", "4.5s update c", "4.5s release", "5s update d", "5s permission"}
+		if diff := cmp.Diff(want, log); diff != "" {
+			t.Errorf("(-want +got)\n%s", diff)
+		}
+		if err := c.Close(); err != nil {
+			t.Errorf("%v\n%s", err, c.Transcript())
+		}
+	})
+}
+
+// A permission request that comes right behind the card that it is about must not
+// overtake it.
+func TestAPermissionRequestDoesNotOvertakeItsCard(t *testing.T) {
+	for range 50 {
+		synctest.Test(t, func(t *testing.T) {
+			var c *fakeconn.Client
+			var seen acphost.Card
+			c = fakeconn.New(&fakeconn.Options{Permission: func(_ context.Context, req acp.RequestPermissionRequest) (acp.RequestPermissionResponse, error) {
+				seen = c.Card(req.ToolCall.ToolCallId)
+				return acp.RequestPermissionResponse{Outcome: acp.NewRequestPermissionOutcomeCancelled()}, nil
+			}})
+			for _, call := range []acp.ToolCallId{"a", "b", "c"} {
+				c.Conn().SessionUpdate(t.Context(), notification(acp.StartToolCall(call, "title of "+string(call))))
+			}
+			c.Conn().SessionUpdate(t.Context(), notification(acp.UpdateToolCall("c", acp.WithUpdateTitle("rm -rf"))))
+			c.Conn().RequestPermission(t.Context(), acp.RequestPermissionRequest{
+				SessionId: "s", ToolCall: acp.ToolCallUpdate{ToolCallId: "c"}, Options: []acp.PermissionOption{},
+			})
+			if seen.Title != "rm -rf" {
+				t.Errorf("the user is asked about %q, want the card as it was last updated", seen.Title)
+			}
+			if err := c.Close(); err != nil {
+				t.Errorf("%v\n%s", err, c.Transcript())
+			}
 		})
 	}
 }

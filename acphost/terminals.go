@@ -26,6 +26,7 @@ type source struct {
 	shown time.Time // when a card first had it; Host.mu guards it
 
 	// A client's terminal.
+	session  *session
 	t        terminal.Terminal
 	released chan struct{} // closed when the id became unknown
 
@@ -34,6 +35,16 @@ type source struct {
 	dir    string
 	first  time.Time
 	exit   *terminal.Exit
+}
+
+// ended reports whether the command of a client's terminal has ended.
+func (x *source) ended() bool {
+	select {
+	case <-x.t.Done():
+		return true
+	default:
+		return false
+	}
 }
 
 // Command is the command that the specification means by a create request: the
@@ -48,9 +59,6 @@ func Command(req acp.CreateTerminalRequest) (terminal.Command, error) {
 		}
 	}
 	if n := req.OutputByteLimit; n != nil {
-		if *n < 0 {
-			return cmd, fmt.Errorf("outputByteLimit %d is negative", *n)
-		}
 		cmd.OutputLimit = *n
 	}
 	if len(req.Env) > 0 {
@@ -65,25 +73,30 @@ func Command(req acp.CreateTerminalRequest) (terminal.Command, error) {
 // CreateTerminal is terminal/create: it starts the command and returns at once.
 func (h *Host) CreateTerminal(ctx context.Context, req acp.CreateTerminalRequest) (acp.CreateTerminalResponse, error) {
 	var none acp.CreateTerminalResponse
+	// A limit of 0 keeps nothing, which a Command cannot say: 0 is its default.
+	limit := h.opts.OutputLimit
+	if n := req.OutputByteLimit; n != nil {
+		if *n < 0 {
+			return none, requestError(codeParams, fmt.Errorf("acphost: outputByteLimit %d is negative", *n))
+		}
+		limit = min(limit, *n)
+	}
 	cmd, err := h.opts.Command(req)
 	if err != nil {
 		return none, requestError(codeParams, err)
 	}
-	// A limit of 0 keeps nothing, which a Command cannot say: 0 is its default.
-	limit := h.opts.OutputLimit
-	if req.OutputByteLimit != nil {
-		limit = min(limit, *req.OutputByteLimit)
-	}
 	cmd.OutputLimit = max(limit, 1)
 	cmd.TTY = cmd.TTY || h.opts.TTY
 
-	h.mu.Lock()
-	s, closed := h.session(req.SessionId), h.closed
-	h.mu.Unlock()
-	if closed {
-		return none, requestError(codeInternal, terminal.ErrClosed)
+	s, err := h.starting(req.SessionId)
+	if err != nil {
+		return none, err
 	}
-	t, err := s.manager().Start(ctx, cmd)
+	manager := s.manager()
+	if manager == nil {
+		return none, requestError(codeParams, fmt.Errorf("acphost: session %q has no terminals", s.id))
+	}
+	t, err := manager.Start(ctx, cmd)
 	if err != nil {
 		code := codeInternal
 		if errors.Is(err, terminal.ErrBadCommand) {
@@ -91,20 +104,40 @@ func (h *Host) CreateTerminal(ctx context.Context, req acp.CreateTerminalRequest
 		}
 		return none, requestError(code, err)
 	}
-
-	x := &source{id: t.Info().ID, limit: limit, t: t, released: make(chan struct{})}
-	h.mu.Lock()
-	// The session, or the Host, may have been closed while the command started.
-	closed = h.closed || h.sessions[req.SessionId] != s
-	if !closed {
-		s.terminals[x.id] = x
-	}
-	h.mu.Unlock()
-	if closed {
+	x := &source{id: t.Info().ID, limit: limit, session: s, t: t, released: make(chan struct{})}
+	if err := h.started(x); err != nil {
 		stop(t, terminal.SettleTimeout)
-		return none, requestError(codeInternal, terminal.ErrClosed)
+		return none, err
 	}
 	return acp.CreateTerminalResponse{TerminalId: x.id}, nil
+}
+
+// starting returns the session of a create, or why it is refused.
+func (h *Host) starting(id acp.SessionId) (*session, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return nil, requestError(codeInternal, terminal.ErrClosed)
+	}
+	s, err := h.session(id)
+	if err != nil {
+		return nil, requestError(codeParams, err)
+	}
+	return s, nil
+}
+
+// started enters a terminal, unless its session, or the Host, was closed while
+// the command started.
+func (h *Host) started(x *source) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.prune()
+	h.running[x] = true
+	if h.closed || h.sessions[x.session.id] != x.session {
+		return requestError(codeInternal, terminal.ErrClosed)
+	}
+	x.session.terminals[x.id] = x
+	return nil
 }
 
 // find returns a terminal that is not released, or the error -32002.
@@ -204,43 +237,52 @@ func signal(e terminal.Exit) *string {
 // runes, whether anything is missing before them, and how the command exited, or nil
 // while output may follow.
 func (x *source) output(ctx context.Context) (out string, truncated bool, exit *terminal.Exit, err error) {
+	var last terminal.Output
+	out, truncated, err = snapshot(x.limit, func(cursor int64) (terminal.Output, error) {
+		if ctx.Err() != nil { // a read that does not wait need not look
+			return terminal.Output{}, context.Cause(ctx)
+		}
+		last, err = x.t.ReadOutput(ctx, cursor, 0)
+		return last, err
+	})
+	if err == nil && last.EOF() {
+		exit = &last.Info.Exit
+	}
+	return out, truncated, exit, err
+}
+
+// kept is the text of a display-only terminal.
+func (x *source) kept() (out string, truncated bool) {
+	out, truncated, _ = snapshot(x.limit, func(cursor int64) (terminal.Output, error) {
+		c := x.buffer.Read(cursor, terminal.MaxText)
+		return terminal.Output{Text: c.Text, NextCursor: c.Next, More: c.More, Truncated: c.Truncated}, nil
+	})
+	return out, truncated
+}
+
+// snapshot returns the last limit bytes of an output, cut between runes, and
+// whether anything is missing before them. Read reads from a cursor without
+// waiting. A writer that is faster than the reads must not hold them, nor make
+// them fill the memory: what was read by then is the tail of that instant.
+func snapshot(limit int, read func(cursor int64) (terminal.Output, error)) (out string, truncated bool, err error) {
 	var b strings.Builder
 	var cursor int64
-	// A command that writes faster than this loop reads must not hold it: what
-	// it has read by then is the tail of that instant.
-	for read := 0; read <= 2*x.limit+terminal.MaxText; {
-		o, err := x.t.ReadOutput(ctx, cursor, 0)
+	for n := 0; n <= 2*limit+terminal.MaxText; {
+		o, err := read(cursor)
 		if err != nil {
-			return "", false, nil, err
+			return "", false, err
 		}
 		if o.Truncated {
 			truncated = true
 			b.Reset() // what was read no longer joins what is left
 		}
 		b.WriteString(o.Text)
-		read += len(o.Text)
+		n += len(o.Text)
 		cursor = o.NextCursor
-		if o.EOF() {
-			exit = &o.Info.Exit
-		}
-		if !o.More {
+		if !o.More || o.Text == "" {
 			break
 		}
 	}
-	out = text.Tail(b.String(), x.limit)
-	return out, truncated || len(out) < b.Len(), exit, nil
-}
-
-// kept is the text of a display-only terminal.
-func (x *source) kept() (out string, truncated bool) {
-	var b strings.Builder
-	var cursor int64
-	for {
-		c := x.buffer.Read(cursor, terminal.MaxText)
-		truncated = truncated || c.Truncated
-		b.WriteString(c.Text)
-		if cursor = c.Next; !c.More {
-			return b.String(), truncated
-		}
-	}
+	out = text.Tail(b.String(), limit)
+	return out, truncated || len(out) < b.Len(), nil
 }

@@ -18,6 +18,12 @@ type client struct {
 	label string
 }
 
+// A test's agent may have sessions that it never told the client of.
+func (c *client) SessionUpdate(ctx context.Context, n acp.SessionNotification) error {
+	c.Host.OpenSession(n.SessionId)
+	return c.Host.SessionUpdate(ctx, n)
+}
+
 func (c *client) CreateTerminal(ctx context.Context, req acp.CreateTerminalRequest) (acp.CreateTerminalResponse, error) {
 	if c.opts.NoTerminal {
 		return acp.CreateTerminalResponse{}, acp.NewMethodNotFound(acp.ClientMethodTerminalCreate)
@@ -25,6 +31,7 @@ func (c *client) CreateTerminal(ctx context.Context, req acp.CreateTerminalReque
 	// What the Manager starts is not the connection's: it has its own Close.
 	defer relabel(c.label)
 	relabel("")
+	c.Host.OpenSession(req.SessionId)
 	return c.Host.CreateTerminal(ctx, req)
 }
 

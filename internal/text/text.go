@@ -1,5 +1,5 @@
-// Package text cuts output without cutting runes. It imports only the standard
-// library.
+// Package text cuts output without cutting runes. A size below 0 is 0, since
+// sizes are often what is left of another. It imports only the standard library.
 package text
 
 import (
@@ -9,11 +9,11 @@ import (
 
 // Decode returns the text of the bytes at the start of b: valid UTF-8 of at
 // most max bytes, in which every byte that is no UTF-8 became U+FFFD, and the
-// number of bytes of b that it stands for. Max is at least 4. A rune whose end is
-// still missing is held back unless final is set. It allocates the text only,
+// number of bytes of b that it stands for. With a max below 4 a rune may not fit. A
+// rune whose end is still missing is held back unless final is set. It allocates the text only,
 // and nothing if b is a valid string.
 func Decode[T ~string | ~[]byte](b T, max int, final bool) (text string, n int) {
-	if len(b) > max {
+	if max = atLeast0(max); len(b) > max {
 		b = b[:max]
 		final = false // what is cut here goes on behind
 	}
@@ -58,7 +58,7 @@ const Cancel = "\x18"
 
 // Tail returns the last bytes of s, at most max, from the start of a rune on.
 func Tail[T ~string | ~[]byte](s T, max int) T {
-	if len(s) <= max {
+	if max = atLeast0(max); len(s) <= max {
 		return s
 	}
 	s = s[len(s)-max:]
@@ -79,7 +79,7 @@ func TrimRest(s, mark string) string {
 
 // Head returns the first bytes of s, at most max, up to the end of a rune.
 func Head[T ~string | ~[]byte](s T, max int) T {
-	if len(s) <= max {
+	if max = atLeast0(max); len(s) <= max {
 		return s
 	}
 	s = s[:max]
@@ -99,3 +99,5 @@ func Continuation[T ~string | ~[]byte](s T) int {
 	}
 	return 0 // no text at all
 }
+
+func atLeast0(n int) int { return max(n, 0) }

@@ -1,6 +1,7 @@
 package text_test
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -19,6 +20,9 @@ func TestDecode(t *testing.T) {
 		{"", 8, true, "", 0},
 		{"abc", 8, false, "abc", 3},
 		{"abcdefghij", 8, true, "abcdefgh", 8},
+		{"abc", -1, true, "", 0},
+		{"€", 2, true, "", 0},
+		{"abc", math.MaxInt, true, "abc", 3},
 		{"abc€", 8, false, "abc€", 6},
 		{"abc€", 5, true, "abc", 3},         // max falls inside the rune
 		{"abc\xe2\x82", 8, false, "abc", 3}, // its end is still to come
@@ -105,6 +109,9 @@ func TestHeadAndTail(t *testing.T) {
 		{"€€€", 6, "€€", "€€"},
 		{"€€€", 2, "", ""},
 		{"abc", 0, "", ""},
+		{"abc", -1, "", ""},
+		{"abc", math.MinInt, "", ""},
+		{"abc", math.MaxInt, "abc", "abc"},
 		{"\x80\x80\x80\x80\x80", 4, "\x80\x80\x80\x80", "\x80\x80\x80\x80"}, // no text: nothing to spare
 	} {
 		if got := text.Head(test.in, test.max); got != test.head {
@@ -118,11 +125,13 @@ func TestHeadAndTail(t *testing.T) {
 
 // Head and Tail keep valid text valid, within three bytes of what was asked.
 func FuzzHeadTail(f *testing.F) {
-	f.Add("h€llo w😀rld", uint8(4))
-	f.Add("\xe2\x82", uint8(1))
-	f.Fuzz(func(t *testing.T, s string, limit uint8) {
-		max := int(limit)
-		head, tail := text.Head(s, max), text.Tail(s, max)
+	f.Add("h€llo w😀rld", 4)
+	f.Add("\xe2\x82", 1)
+	f.Add("a", -1)
+	f.Add("a", math.MaxInt)
+	f.Fuzz(func(t *testing.T, s string, limit int) {
+		head, tail := text.Head(s, limit), text.Tail(s, limit)
+		max := max(limit, 0)
 		if !strings.HasPrefix(s, head) || !strings.HasSuffix(s, tail) {
 			t.Fatalf("Head(%q, %d) = %q, Tail = %q: not its ends", s, max, head, tail)
 		}
