@@ -1,5 +1,6 @@
-// Package text cuts output without cutting runes. A size below 0 is 0, since
-// sizes are often what is left of another. It imports only the standard library.
+// Package text cuts text without cutting runes, measures it in JSON, and shows
+// what is hidden in it. A limit below 0 is 0, since limits are often what is left
+// of another. It imports only the standard library.
 package text
 
 import (
@@ -8,13 +9,14 @@ import (
 )
 
 // Decode returns the text of the bytes at the start of b: valid UTF-8 of at
-// most max bytes, in which every byte that is no UTF-8 became U+FFFD, and the
-// number of bytes of b that it stands for. With a max below 4 a rune may not fit. A
-// rune whose end is still missing is held back unless final is set. It allocates the text only,
-// and nothing if b is a valid string.
-func Decode[T ~string | ~[]byte](b T, max int, final bool) (text string, n int) {
-	if max = atLeast0(max); len(b) > max {
-		b = b[:max]
+// most limit bytes, in which every byte that is no UTF-8 became U+FFFD, and the
+// number of bytes of b that it stands for. With a limit of less than 4 that may
+// be none. A rune whose end is still missing is held back unless final is set.
+// It allocates the text only, and nothing if b is a valid string.
+func Decode[T ~string | ~[]byte](b T, limit int, final bool) (text string, n int) {
+	limit = max(limit, 0)
+	if len(b) > limit {
+		b = b[:limit]
 		final = false // what is cut here goes on behind
 	}
 	if !final {
@@ -25,10 +27,10 @@ func Decode[T ~string | ~[]byte](b T, max int, final bool) (text string, n int) 
 		return text, len(text)
 	}
 	var s strings.Builder
-	s.Grow(min(max, len(text)+len(text)/4))
+	s.Grow(min(limit, len(text)+len(text)/4))
 	for n < len(text) {
 		r, size := utf8.DecodeRuneInString(text[n:])
-		if s.Len()+utf8.RuneLen(r) > max {
+		if s.Len()+utf8.RuneLen(r) > limit {
 			break
 		}
 		s.WriteRune(r)
@@ -56,12 +58,12 @@ func Incomplete[T ~string | ~[]byte](b T) int {
 // over (ECMA-48 8.3.6) and does nothing else.
 const Cancel = "\x18"
 
-// Tail returns the last bytes of s, at most max, from the start of a rune on.
-func Tail[T ~string | ~[]byte](s T, max int) T {
-	if max = atLeast0(max); len(s) <= max {
+// Tail returns the last bytes of s, at most limit, from the start of a rune on.
+func Tail[T ~string | ~[]byte](s T, limit int) T {
+	if len(s) <= limit {
 		return s
 	}
-	s = s[len(s)-max:]
+	s = s[len(s)-max(limit, 0):]
 	return s[Continuation(s):]
 }
 
@@ -77,12 +79,12 @@ func TrimRest(s, mark string) string {
 	return s
 }
 
-// Head returns the first bytes of s, at most max, up to the end of a rune.
-func Head[T ~string | ~[]byte](s T, max int) T {
-	if max = atLeast0(max); len(s) <= max {
+// Head returns the first bytes of s, at most limit, up to the end of a rune.
+func Head[T ~string | ~[]byte](s T, limit int) T {
+	if len(s) <= limit {
 		return s
 	}
-	s = s[:max]
+	s = s[:max(limit, 0)]
 	return s[:len(s)-Incomplete(s)]
 }
 
@@ -99,5 +101,3 @@ func Continuation[T ~string | ~[]byte](s T) int {
 	}
 	return 0 // no text at all
 }
-
-func atLeast0(n int) int { return max(n, 0) }
