@@ -104,10 +104,7 @@ func (c *child) signal(sig os.Signal) error {
 	if err != nil {
 		return err
 	}
-	if err := unix.Kill(c.pid, s); !errors.Is(err, unix.ESRCH) {
-		return err
-	}
-	return os.ErrProcessDone
+	return done(unix.Kill(c.pid, s))
 }
 
 // keepToOurselves marks the descriptors that the agent inherited; Go opens all

@@ -18,7 +18,7 @@ type child struct {
 	pid   int
 	group *cgroup // that it was started in; nil: none
 
-	pidfd int // -1 where the kernel has none
+	pidfd int // -1: none
 
 	mu     sync.Mutex
 	reaped bool // guarded by mu; pid and pidfd may be a stranger's then
@@ -27,14 +27,16 @@ type child struct {
 // startChild starts a process, in group if that can be; child.group tells.
 func startChild(path string, argv []string, attr *syscall.ProcAttr, group *cgroup) (*child, error) {
 	pidfd := -1
-	attr.Sys.PidFD = &pidfd
+	if offered().clonePidfd {
+		attr.Sys.PidFD = &pidfd
+	}
 	grouped := group.enter(attr.Sys)
 	if grouped {
 		pid, err := syscall.ForkExec(path, argv, attr)
 		attr.Sys.UseCgroupFD = false
 		switch {
 		case err == nil:
-			return &child{pid: pid, pidfd: pidfd, group: group}, nil
+			return newChild(pid, pidfd, group), nil
 		case !group.mayHave(err):
 			return nil, err
 		}
@@ -47,7 +49,16 @@ func startChild(path string, argv []string, attr *syscall.ProcAttr, group *cgrou
 	if grouped {
 		group.of.turnOff() // it was the group
 	}
-	return &child{pid: pid, pidfd: pidfd}, nil
+	return newChild(pid, pidfd, nil), nil
+}
+
+func newChild(pid, pidfd int, group *cgroup) *child {
+	if pidfd < 0 && offered().pidfdOpen {
+		if fd, err := unix.PidfdOpen(pid, 0); err == nil { // it is not reaped, so it is the very process
+			pidfd = fd
+		}
+	}
+	return &child{pid: pid, pidfd: pidfd, group: group}
 }
 
 // pipe returns the agent's end of a pipe, and the command's: its standard input,
@@ -112,21 +123,16 @@ func (c *child) signal(sig os.Signal) error {
 	if c.reaped {
 		return os.ErrProcessDone
 	}
-	if c.pidfd >= 0 {
-		err = unix.PidfdSendSignal(c.pidfd, s, nil, 0)
-	} else {
-		err = unix.Kill(c.pid, s)
+	if c.pidfd >= 0 && offered().pidfdSignal {
+		return done(unix.PidfdSendSignal(c.pidfd, s, nil, 0))
 	}
-	if errors.Is(err, unix.ESRCH) {
-		return os.ErrProcessDone
-	}
-	return err
+	return done(unix.Kill(c.pid, s))
 }
 
 func (c *child) waitid(info *siginfo, options int) error {
-	idType, id := unix.P_PIDFD, c.pidfd
-	if id < 0 {
-		idType, id = unix.P_PID, c.pid
+	idType, id := unix.P_PID, c.pid
+	if c.pidfd >= 0 && offered().pidfdWait {
+		idType, id = unix.P_PIDFD, c.pidfd
 	}
 	for {
 		err := unix.Waitid(idType, id, (*unix.Siginfo)(unsafe.Pointer(info)), options, nil)
@@ -163,11 +169,4 @@ func (s *siginfo) exit() terminal.Exit {
 		return terminal.Exit{Code: new(int(s.status))}
 	}
 	return terminal.Exit{Signal: signalName(syscall.Signal(s.status))}
-}
-
-// keepToOurselves marks the descriptors that the agent itself inherited, or
-// that careless code opened, so that no process gets them. Go opens all of its
-// own like that.
-func keepToOurselves() {
-	unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 }

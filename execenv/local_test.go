@@ -289,6 +289,10 @@ func TestStartErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer open.Close()
+	fifo := filepath.Join(dir, "fifo")
+	if err := syscall.Mkfifo(fifo, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	onPath := execenv.Env{}.With(map[string]string{"PATH": dir + ":relative"})
 	for _, c := range []struct {
 		name string
@@ -306,6 +310,10 @@ func TestStartErrors(t *testing.T) {
 		{"not executable on the PATH", execenv.Spec{Path: "text", Env: onPath}, []error{execenv.ErrNotExecutable, fs.ErrPermission}, text},
 		{"the PATH is the process's own", execenv.Spec{Path: "sh", Env: onPath}, []error{execenv.ErrNoCommand}, dir},
 		{"a directory", execenv.Spec{Path: dir}, []error{execenv.ErrIsDirectory}, "is a directory"},
+		{"a FIFO", execenv.Spec{Path: fifo}, []error{execenv.ErrNotExecutable, fs.ErrPermission}, "not a regular file"},
+		{"a FIFO on the PATH", execenv.Spec{Path: "fifo", Env: onPath}, []error{execenv.ErrNoCommand}, "not in PATH"},
+		{"a FIFO for an interpreter", execenv.Spec{Path: file("piped", "#!"+fifo+"\n", 0o755)}, []error{execenv.ErrBadInterpreter, fs.ErrPermission}, fifo},
+		{"a device", execenv.Spec{Path: "/dev/zero"}, []error{execenv.ErrNotExecutable, fs.ErrPermission}, "not a regular file"},
 		{"a missing interpreter", execenv.Spec{Path: file("script", "#!/no/such/sh -x\n", 0o755)}, []error{execenv.ErrBadInterpreter, fs.ErrNotExist}, "/no/such/sh"},
 		{"neither program nor script", execenv.Spec{Path: file("junk", "echo hi\n", 0o755)}, []error{execenv.ErrExecFormat, syscall.ENOEXEC}, "#! line"},
 		{"a file that is open for writing", execenv.Spec{Path: busy}, []error{execenv.ErrTextBusy, syscall.ETXTBSY}, "text file busy"},

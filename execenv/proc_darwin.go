@@ -97,10 +97,7 @@ func (id ident) signal(sig syscall.Signal) error {
 	if !id.alive() {
 		return os.ErrProcessDone
 	}
-	if err := unix.Kill(id.pid, sig); !errors.Is(err, unix.ESRCH) {
-		return err
-	}
-	return os.ErrProcessDone
+	return done(unix.Kill(id.pid, sig))
 }
 
 // describe returns the process for people.

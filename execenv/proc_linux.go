@@ -221,21 +221,23 @@ func (id ident) alive() bool {
 
 // signal signals the very process, or returns os.ErrProcessDone.
 func (id ident) signal(sig syscall.Signal) error {
-	fd, err := unix.PidfdOpen(id.pid, 0)
-	switch {
-	case err == nil: // what fd names is checked, and cannot change any more
-		defer unix.Close(fd)
-		if !id.alive() {
+	if k := offered(); k.pidfdOpen && k.pidfdSignal {
+		fd, err := unix.PidfdOpen(id.pid, 0)
+		switch {
+		case err == nil: // what fd names is checked, and cannot change any more
+			defer unix.Close(fd)
+			if !id.alive() {
+				return os.ErrProcessDone
+			}
+			return done(unix.PidfdSendSignal(fd, sig, nil, 0))
+		case errors.Is(err, unix.ESRCH):
 			return os.ErrProcessDone
 		}
-		err = unix.PidfdSendSignal(fd, sig, nil, 0)
-	case !errors.Is(err, unix.ESRCH) && id.alive(): // no pidfds, or no descriptors
-		err = unix.Kill(id.pid, sig)
 	}
-	if errors.Is(err, unix.ESRCH) {
+	if !id.alive() {
 		return os.ErrProcessDone
 	}
-	return err
+	return done(unix.Kill(id.pid, sig))
 }
 
 // describe returns the process for people.

@@ -289,12 +289,24 @@ func (p *process) openOutput(n int, w io.Writer) (*os.File, error) {
 }
 
 // openNull returns the pipe that a pipe method made for descriptor n, else
-// /dev/null.
+// /dev/null, or what is as good: an empty pipe, or one that is read to nowhere.
 func (p *process) openNull(n int) (*os.File, error) {
-	if p.piped[n] != nil {
+	switch {
+	case p.piped[n] != nil:
 		return p.piped[n], nil
+	case p.local.null != nil:
+		return p.local.null, nil
 	}
-	return p.local.null, nil
+	ours, theirs, err := pipe(n == 0)
+	if err != nil {
+		return nil, err
+	}
+	p.theirs = append(p.theirs, theirs)
+	if n == 0 {
+		return theirs, ours.Close()
+	}
+	p.local.drain(&stream{local: p.local, f: ours})
+	return theirs, nil
 }
 
 func (p *process) StdinPipe() (io.WriteCloser, error) {

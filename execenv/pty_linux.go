@@ -124,12 +124,9 @@ func openPeer(master, flags int) (int, error) {
 	if errno == 0 {
 		return int(fd), nil
 	}
-	if errno != unix.EINVAL && errno != unix.ENOTTY {
-		return -1, errno
-	}
 	n, err := unix.IoctlGetUint32(master, unix.TIOCGPTN)
 	if err != nil {
-		return -1, err
+		return -1, errno
 	}
 	return unix.Open("/dev/pts/"+strconv.Itoa(int(n)), flags, 0)
 }

@@ -68,7 +68,7 @@ func lookPath(name, path string) (string, error) {
 		file := filepath.Join(dir, name)
 		info, err := os.Stat(file)
 		switch {
-		case err != nil || info.IsDir():
+		case err != nil || !info.Mode().IsRegular():
 		case unix.Access(file, unix.X_OK) == nil:
 			return file, nil
 		case denied == nil:
@@ -92,8 +92,8 @@ var shortages = map[syscall.Errno]string{
 // explain turns the error of a start into one of the reasons of this package.
 // The kernel has one number for a missing directory, program and interpreter.
 func explain(err error, path, dir string) error {
-	var errno syscall.Errno
-	if !errors.As(err, &errno) {
+	errno := errnoOf(err)
+	if errno == 0 {
 		return err
 	}
 	if advice, short := shortages[errno]; short {
@@ -135,6 +135,8 @@ func explain(err error, path, dir string) error {
 		return because(ErrNoCommand, e)
 	case info.IsDir():
 		return because(ErrIsDirectory, err)
+	case !info.Mode().IsRegular(): // to open it might wait, or do something
+		return because(ErrNotExecutable, fmt.Errorf("not a regular file: %w", err))
 	case unix.Access(path, unix.X_OK) != nil:
 		return because(ErrNotExecutable, err)
 	}
@@ -148,21 +150,28 @@ func explain(err error, path, dir string) error {
 	return because(ErrBadInterpreter, err)
 }
 
+// errnoOf returns the number of the operating system in err, or 0.
+func errnoOf(err error) syscall.Errno {
+	errno, _ := errors.AsType[syscall.Errno](err)
+	return errno
+}
+
 func isReason(err error) bool {
 	_, ok := errors.AsType[startReason](err)
 	return ok
 }
 
-// interpreter returns what the #! line of a script names, or "".
+// interpreter returns what the #! line of a script names, or "". It does not wait
+// for a file that is none, a FIFO, and opens no device.
 func interpreter(path string) string {
-	f, err := os.Open(path)
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return ""
 	}
-	defer f.Close()
+	defer unix.Close(fd)
 	line := make([]byte, 256)
-	n, _ := f.Read(line)
-	line, ok := bytes.CutPrefix(line[:n], []byte("#!"))
+	n, _ := unix.Read(fd, line)
+	line, ok := bytes.CutPrefix(line[:max(n, 0)], []byte("#!"))
 	if !ok {
 		return ""
 	}
@@ -206,7 +215,11 @@ func signalGroup(pgid int, sig syscall.Signal) error {
 	if pgid <= 1 || pgid == unix.Getpgrp() {
 		return syscall.EPERM
 	}
-	err := unix.Kill(-pgid, sig)
+	return done(unix.Kill(-pgid, sig))
+}
+
+// done returns the error of a signal.
+func done(err error) error {
 	if errors.Is(err, unix.ESRCH) {
 		return os.ErrProcessDone
 	}

@@ -109,9 +109,13 @@ func (s *stream) seize() bool {
 // outlived its starter still holds the other end, a closed pipe or terminal
 // would kill it at its next word; so what it writes is read to nowhere.
 func (l *Local) abandon(s *stream) {
-	if !s.seize() {
-		return
+	if s.seize() {
+		l.drain(s)
 	}
+}
+
+// drain reads an output to nowhere, until its end or that of the Local.
+func (l *Local) drain(s *stream) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {

@@ -2,14 +2,7 @@ package execenv
 
 import "os"
 
-// nameless returns a file that has no name any more.
-func nameless() (*os.File, error) {
-	f, err := os.CreateTemp("", "termbridge")
-	if err != nil {
-		return nil, err
-	}
-	return f, os.Remove(f.Name())
-}
+func nameless() (*os.File, error) { return unlinked() }
 
 // watchdogScript gets the mark, which ps would show in its own arguments if
 // it were given in one piece. See watchdog_linux.go.

@@ -9,10 +9,10 @@ import (
 // nameless returns a file that has no name.
 func nameless() (*os.File, error) {
 	fd, err := unix.MemfdCreate("termbridge", unix.MFD_CLOEXEC)
-	if err != nil {
-		return nil, os.NewSyscallError("memfd_create", err)
+	if err == nil {
+		return os.NewFile(uintptr(fd), "memfd"), nil
 	}
-	return os.NewFile(uintptr(fd), "memfd"), nil
+	return unlinked() // it may be denied
 }
 
 // watchdogScript gets the mark and the directory of the cgroups. A look that

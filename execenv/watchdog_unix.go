@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"strconv"
+	"time"
 
 	"github.com/termbridge/termbridge/terminal"
 )
@@ -75,6 +76,15 @@ func (r *roll) set(place int, text string) {
 	r.file.WriteAt(line[:], int64(place*rollLine))
 }
 
+// unlinked returns a file that has no name any more.
+func unlinked() (*os.File, error) {
+	f, err := os.CreateTemp("", "termbridge")
+	if err != nil {
+		return nil, err
+	}
+	return f, os.Remove(f.Name())
+}
+
 // guard sees to it that what all processes need is there: poller, watchdog, and
 // cgroups if they can be had. Called with mu held.
 func (l *Local) guard() error {
@@ -89,12 +99,12 @@ func (l *Local) guard() error {
 		l.poller = poller
 		l.background.Go(poller.run)
 	}
-	if l.null == nil {
+	if l.null == nil && l.count == 0 {
 		null, err := openNull()
-		if err != nil {
+		if _, short := shortages[errnoOf(err)]; short {
 			return explain(err, "", "")
 		}
-		l.null = null
+		l.null = null // nil where there is none
 	}
 	if l.dog != nil {
 		select {
@@ -115,16 +125,33 @@ func (l *Local) guard() error {
 func (l *Local) startWatchdog() (*watchdog, error) {
 	if l.roll == nil {
 		f, err := nameless()
-		if err != nil {
+		if _, short := shortages[errnoOf(err)]; short {
 			return nil, explain(err, "", "")
 		}
-		l.roll = &roll{file: f}
+		if err == nil { // else it finds what has a mark
+			l.roll = &roll{file: f}
+		}
 	}
 	pw, pr, err := pipe(true)
 	if err != nil {
 		return nil, explain(err, "", "")
 	}
 	defer pr.Close()
+	null := l.null
+	if null == nil { // as good: the script ignores SIGPIPE
+		unread, closed, err := pipe(false)
+		if err != nil {
+			pw.Close()
+			return nil, explain(err, "", "")
+		}
+		unread.Close()
+		defer closed.Close()
+		null = closed
+	}
+	groups := null // no line can be read from it
+	if l.roll != nil {
+		groups = l.roll.file
+	}
 	dir := ""
 	if l.groups != nil {
 		dir = l.groups.dir
@@ -136,7 +163,7 @@ func (l *Local) startWatchdog() (*watchdog, error) {
 		dir:     "/",
 		session: true, // what the terminal of the agent sends does not reach it
 	}
-	c, err := shell.start([]*os.File{pr, l.null, l.null, l.roll.file}, nil)
+	c, err := shell.start([]*os.File{pr, null, null, groups}, nil)
 	if err != nil {
 		pw.Close()
 		return nil, explain(err, shell.path, shell.dir)
@@ -149,14 +176,18 @@ func (l *Local) startWatchdog() (*watchdog, error) {
 	return w, nil
 }
 
-// dismiss ends the watchdog, when what it was to end has ended.
+// dismiss ends the watchdog, when what it was to end has ended. If it cannot be
+// killed, it ends by itself.
 func (w *watchdog) dismiss() {
 	if w == nil {
 		return
 	}
 	w.child.signal(os.Kill)
-	<-w.gone
-	w.pipe.Close()
+	defer w.pipe.Close()
+	select {
+	case <-w.gone:
+	case <-time.After(terminal.KillTimeout):
+	}
 }
 
 func (r *roll) close() {

@@ -3,10 +3,12 @@ package localterm_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -225,5 +227,73 @@ func TestExecutorWithoutSessions(t *testing.T) {
 	m := newManager(t, &localterm.Options{Executors: map[string]execenv.Executor{"plain": noSession{}}})
 	if _, err := m.Start(t.Context(), terminal.Command{Line: "x"}); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("Start = %v", err)
+	}
+}
+
+// A withoutTerminals is a machine on which terminals cannot be opened.
+type withoutTerminals struct {
+	*execenv.Local
+	err error
+}
+
+func (w withoutTerminals) Command(ctx context.Context, spec execenv.Spec) execenv.Process {
+	p := w.Local.Command(ctx, spec)
+	if spec.TTY == nil {
+		return p
+	}
+	return notStarting{p.(execenv.Session), w.err}
+}
+
+type notStarting struct {
+	execenv.Session
+	err error
+}
+
+func (p notStarting) Start() error { return &execenv.StartError{Path: "x", Err: p.err} }
+
+// Where there are no terminals pipes serve, and the Info says so. Where they
+// have only run out the start fails, with what helps.
+func TestWithoutTerminals(t *testing.T) {
+	local := execenv.NewLocal(nil)
+	defer local.Close()
+	for _, c := range []struct {
+		err    error
+		served bool
+	}{
+		{fmt.Errorf("%w (%w)", execenv.ErrNoTerminal, os.ErrNotExist), true},
+		{fmt.Errorf("%w (%w)", execenv.ErrNoTerminal, os.ErrPermission), true},
+		{fmt.Errorf("%w (%w)", execenv.ErrNoTerminal, syscall.ENOSPC), false},
+		{fmt.Errorf("%w (%w)", execenv.ErrNoResources, execenv.ErrNoTerminal), false},
+		{execenv.ErrNoCommand, false},
+	} {
+		m := localterm.New(&localterm.Options{Executors: map[string]execenv.Executor{"here": withoutTerminals{local, c.err}}})
+		term, err := m.Start(t.Context(), terminal.Command{Line: "read x; echo $x; echo err >&2", TTY: true, Stdin: true})
+		if !c.served {
+			if !errors.Is(err, c.err) {
+				t.Errorf("%v: the start: %v", c.err, err)
+			}
+			m.Close()
+			continue
+		}
+		if err != nil {
+			t.Fatalf("%v: %v", c.err, err)
+		}
+		if term.Info().Command.TTY {
+			t.Error("the Info tells of a terminal")
+		}
+		if err := term.Resize(terminal.Size{Rows: 10, Cols: 10}); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("Resize: %v", err)
+		}
+		if _, err := term.WriteInput(t.Context(), "in\n"); err != nil {
+			t.Error(err)
+		}
+		info := wait(t, term)
+		stdout, _ := term.(terminal.StreamReader).ReadStream(t.Context(), terminal.Stdout, 0, 0)
+		if info.Outcome != terminal.Exited || stdout.Text != "in\n" {
+			t.Errorf("%v: %+v, %q", c.err, info, stdout.Text)
+		}
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }

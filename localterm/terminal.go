@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/termbridge/termbridge/execenv"
@@ -28,7 +29,8 @@ type term struct {
 	in   *input        // nil without Stdin
 	info terminal.Info // does not change once the command has started
 
-	stop     chan struct{} // closed by halt
+	prepare  func(*execenv.TTY) error // makes sess; nil once it has started
+	stop     chan struct{}            // closed by halt
 	stopOnce sync.Once
 	timeout  *time.Timer // nil without Command.Timeout
 	claimed  atomic.Bool // somebody settles it
@@ -60,25 +62,49 @@ func (m *Manager) newTerm(cmd terminal.Command, spec execenv.Spec) (*term, error
 		return nil, fmt.Errorf("%w: no environment %q: there is %q", terminal.ErrBadCommand, name,
 			slices.Sorted(maps.Keys(m.opts.Executors)))
 	}
-	// The command is bound to the Manager, not to the context of a call.
-	sess, ok := executor.Command(context.Background(), spec).(execenv.Session)
-	if !ok {
-		return nil, fmt.Errorf("environment %q runs no terminals: %w", name, errors.ErrUnsupported)
-	}
 	t := &term{
 		m:    m,
-		sess: sess,
 		info: terminal.Info{Environment: name, Command: cmd, Outcome: terminal.Running},
 		stop: make(chan struct{}),
 		done: make(chan struct{}),
+	}
+	t.prepare = func(tty *execenv.TTY) error {
+		spec.TTY = tty
+		// The command is bound to the Manager, not to the context of a call.
+		if t.sess, ok = executor.Command(context.Background(), spec).(execenv.Session); !ok {
+			return fmt.Errorf("environment %q runs no terminals: %w", name, errors.ErrUnsupported)
+		}
+		return nil
+	}
+	if err := t.prepare(spec.TTY); err != nil {
+		return nil, err
 	}
 	limit := cmp.Or(cmd.OutputLimit, m.opts.OutputLimit)
 	t.out = newOutput(limit, func(n int) bool { return m.grow(t, n) })
 	return t, nil
 }
 
-// start starts the process and takes hold of its ends.
+// start starts the process: where there are no terminals, on pipes.
 func (t *term) start() error {
+	err := t.startProcess()
+	if t.info.Command.TTY && noTerminals(err) {
+		t.info.Command.TTY = false
+		if err = t.prepare(nil); err == nil {
+			err = t.startProcess()
+		}
+	}
+	t.prepare = nil
+	return err
+}
+
+// noTerminals reports whether this machine has none: where all are in use, or
+// something else runs out, another start may succeed.
+func noTerminals(err error) bool {
+	return errors.Is(err, execenv.ErrNoTerminal) && !errors.Is(err, execenv.ErrNoResources) && !errors.Is(err, syscall.ENOSPC)
+}
+
+// startProcess starts the process and takes hold of its ends.
+func (t *term) startProcess() error {
 	cmd := &t.info.Command
 	var stdout, stderr io.ReadCloser
 	var stdin deadlineWriter

@@ -30,7 +30,8 @@ type Command struct {
 	Env map[string]string
 
 	// TTY asks for a terminal as the command's output. It is a request: where
-	// there is none, pipes serve and Resize returns errors.ErrUnsupported.
+	// there is none, pipes serve, TTY is false in the Info's Command, and Resize
+	// returns errors.ErrUnsupported.
 	TTY bool
 
 	// Stdin makes WriteInput work. Without it the command's standard input is
