@@ -150,8 +150,10 @@ func TestWait(t *testing.T) {
 		if got, err := b.Wait(ctx, 3, 64, forever); err != cause || got != (tail.Chunk{Next: 3}) {
 			t.Errorf("an ended context: %+v, %v", got, err)
 		}
-		if got, err := b.Wait(ctx, 0, 64, forever); err != nil || got.Text != "€" {
-			t.Errorf("what is there comes before an ended context: %+v, %v", got, err)
+		for _, d := range []time.Duration{0, forever} {
+			if got, err := b.Wait(ctx, 0, 64, d); err != cause || got != (tail.Chunk{Text: "€", Next: 3}) {
+				t.Errorf("what is there, and an ended context: %+v, %v", got, err)
+			}
 		}
 
 		time.AfterFunc(time.Second, b.Close)
