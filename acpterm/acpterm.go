@@ -1,11 +1,10 @@
 // Package acpterm runs commands in the terminals of an ACP client.
 //
-//	m := acpterm.New(conn, sessionID, &acpterm.Options{
-//		Dir:     cwd,
+//	m := acpterm.New(conn, sessionID, &acpterm.Options{Dir: cwd})
+//	defer m.Close()
+//	t, err := m.StartWith(ctx, terminal.Command{Line: "go test ./..."}, acpterm.Hooks{
 //		Created: func(ctx context.Context, t terminal.Terminal) { embed(ctx, acpterm.TerminalID(t)) },
 //	})
-//	defer m.Close()
-//	t, err := m.Start(ctx, terminal.Command{Line: "go test ./..."})
 //	if err != nil {
 //		return err // nothing runs
 //	}
@@ -20,7 +19,7 @@
 // # Lifetime
 //
 // Every client terminal is released exactly once, as soon as its command has
-// ended, its last output was read and [Options.Created] has returned; what was
+// ended, its last output was read and [Hooks.Created] has returned; what was
 // seen of the output stays readable. A create whose caller has given up goes on
 // until the client answers, and the terminal that comes late is killed and
 // released. When the connection ends, every command ends at once with the
@@ -88,17 +87,6 @@ var ErrStub = fmt.Errorf("%w: its terminals run nothing", ErrBadReply)
 
 // Options configure a Manager. The zero value is sensible.
 type Options struct {
-	// Creating is called, with the ctx of Start, before each terminal/create that
-	// will be sent whatever becomes of ctx. It must not block.
-	Creating func(ctx context.Context)
-
-	// Created is called with each new terminal after the client has made it
-	// and before Start returns, so that the caller can show it to the user; the
-	// client's terminal is not released before Created has returned. Its ctx
-	// has the values of Start's ctx and a bound of its own. Start does not wait
-	// for a Created that outlasts this bound or the ctx of Start.
-	Created func(ctx context.Context, t terminal.Terminal)
-
 	// Dir is the absolute directory of commands that name none: the session's
 	// working directory. "" is the agent's own.
 	Dir string
@@ -116,17 +104,19 @@ type Options struct {
 	// 0 is [terminal.DefaultManagerBytes].
 	ManagerBytes int
 
-	// CreateTimeout bounds Start; 0 is [terminal.CreateTimeout]. A client may
-	// ask its user first.
+	// CreateTimeout bounds the client's answer to terminal/create, besides the ctx
+	// of Start. 0 is [terminal.CreateTimeout], or [terminal.PermitTimeout] if the
+	// client asks its user first by its Profile; negative is no bound.
 	CreateTimeout time.Duration
 
 	// Profile is how the client treats terminals; [Profiles] have those of known
 	// clients. The zero Profile works with every client that was measured.
 	Profile Profile
 
-	// Pace is shared by the Managers of one connection, so that together they do
-	// not burden it while nobody reads; nil is one of the Manager's own.
-	Pace *Pace
+	// Client is shared by the Managers of one connection: what one has learned of
+	// the client serves all, and together they do not burden it while nobody
+	// reads. Nil is one of the Manager's own.
+	Client *Client
 
 	// NewID makes the ids of terminals; each is used once. Nil counts.
 	NewID func() string
@@ -143,6 +133,14 @@ func New(conn Conn, sessionID acp.SessionId, options *Options) *Manager {
 	if options != nil {
 		o = *options
 	}
+	if o.Client == nil {
+		o.Client = new(Client)
+	}
+	return newManager(newPeer(conn, sessionID, o.Client), o)
+}
+
+// withDefaults returns o with the defaults of what is not set.
+func (o Options) withDefaults() Options {
 	if o.MaxTerminals <= 0 {
 		o.MaxTerminals = terminal.DefaultMaxTerminals
 	}
@@ -152,14 +150,15 @@ func New(conn Conn, sessionID acp.SessionId, options *Options) *Manager {
 	if o.ManagerBytes <= 0 {
 		o.ManagerBytes = terminal.DefaultManagerBytes
 	}
-	if o.CreateTimeout <= 0 {
+	switch {
+	case o.CreateTimeout != 0:
+	case o.Profile.Asks:
+		o.CreateTimeout = terminal.PermitTimeout
+	default:
 		o.CreateTimeout = terminal.CreateTimeout
 	}
 	if o.Dir == "" {
 		o.Dir, _ = os.Getwd() // fails only if the directory is gone: then Start says what is missing
-	}
-	if o.Pace == nil {
-		o.Pace = new(Pace)
 	}
 	if o.NewID == nil {
 		var n atomic.Int64
@@ -168,7 +167,7 @@ func New(conn Conn, sessionID acp.SessionId, options *Options) *Manager {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return newManager(conn, sessionID, o)
+	return o
 }
 
 // TerminalID returns the client's id of a terminal, the one that a tool call's

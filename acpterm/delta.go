@@ -23,7 +23,8 @@ type stream struct {
 	cut     bool   // the client said once that it truncated
 	gap     bool   // what was returned last ends in a gap
 	open    bool   // what was returned last may end in an escape sequence
-	settled bool   // the command had exited when the last snapshot was taken
+	over    bool   // the command had ended when this snapshot was taken,
+	settled bool   // and when the last one was
 }
 
 // minOverlap is how many bytes two snapshots must share to prove where one goes
@@ -33,7 +34,9 @@ const minOverlap = 32
 // next returns what snapshot shows beyond those before. Final says that none
 // follows: only then the replacement characters at its end are output. Before,
 // they may be the first bytes of a character that the client has not got whole.
-func (s *stream) next(snapshot string, truncated, final bool) string {
+// Over says that the command had ended when the snapshot was taken.
+func (s *stream) next(snapshot string, truncated, final, over bool) string {
+	s.settled, s.over = s.over, over
 	truncated = truncated || s.unsure && len(snapshot) >= s.limit
 	if !final {
 		for range 3 {

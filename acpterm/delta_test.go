@@ -111,7 +111,7 @@ func TestStream(t *testing.T) {
 		t.Run(test.rule, func(t *testing.T) {
 			s := stream{limit: test.limit, keepsHead: test.head}
 			for i, shot := range test.shots {
-				if got := s.next(shot.text, shot.truncated, false); got != shot.want {
+				if got := s.next(shot.text, shot.truncated, false, false); got != shot.want {
 					t.Errorf("snapshot %d: got %q, want %q", i, got, shot.want)
 				}
 				if len(s.last) > test.limit {
@@ -127,16 +127,18 @@ func TestStream(t *testing.T) {
 func TestStreamStandsStill(t *testing.T) {
 	window := strings.Repeat("yes\n", 50)
 	s := stream{limit: len(window)}
-	s.next(window, true, false)
-	s.settled = true
-	if got := s.next(window, true, true); got != "" {
+	s.next(window, true, false, false)
+	if got := s.next(window, true, false, true); got != gap {
+		t.Errorf("after the exit, it may have slid before: %q", got)
+	}
+	if got := s.next(window, true, true, true); got != "" {
 		t.Errorf("after the exit: %q", got)
 	}
 }
 
 func TestStreamEndsWithWhatWasHeldBack(t *testing.T) {
 	s := stream{limit: 100}
-	got := s.next("a\uFFFD", false, false) + s.next("a\uFFFD", false, true)
+	got := s.next("a\uFFFD", false, false, false) + s.next("a\uFFFD", false, true, false)
 	if want := "a\uFFFD"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -154,7 +156,7 @@ func play(output string, steps []int, limit int, head, known bool) string {
 		if head {
 			shown = text.Head(seen, limit)
 		}
-		got.WriteString(s.next(shown, len(shown) < len(seen), final))
+		got.WriteString(s.next(shown, len(shown) < len(seen), final, final))
 	}
 	for _, n := range steps {
 		end = min(end+n, len(output))
@@ -301,12 +303,12 @@ func BenchmarkStreamSlides(b *testing.B) {
 	const limit, step = 1 << 20, 1 << 10
 	all := lines(0, (limit+step*1000)/30)
 	s := stream{limit: limit}
-	s.next(all[:limit], true, false)
+	s.next(all[:limit], true, false, false)
 	b.SetBytes(limit)
 	b.ReportAllocs()
 	at := 0
 	for b.Loop() {
 		at = (at + step) % (len(all) - limit)
-		s.next(all[at:at+limit], true, false)
+		s.next(all[at:at+limit], true, false, false)
 	}
 }

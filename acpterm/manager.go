@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/coder/acp-go-sdk"
 
-	"github.com/termbridge/termbridge/internal/ledger"
 	"github.com/termbridge/termbridge/internal/shelf"
 	"github.com/termbridge/termbridge/internal/tail"
 	"github.com/termbridge/termbridge/terminal"
@@ -19,16 +19,16 @@ import (
 // A Manager is a [terminal.Manager] whose commands run in the terminals of one
 // session of an ACP client. Make one with [New].
 type Manager struct {
-	peer    peer
-	options Options
-	duties  ledger.Releases // the client's terminals that are not released
+	peer     peer
+	options  Options
+	releases releases // the client's terminals that are not released
 
 	mu sync.Mutex
 	// guards following
 	closed   bool
 	kept     *shelf.Shelf[*term]
 	creating map[*creation]struct{} // terminal/create without an answer
-	live     []*term                // not settled, kept or not
+	live     map[*term]struct{}     // not over, kept or not
 
 	starts   sync.WaitGroup // added to while closed is not set
 	closing  chan struct{}  // closed when closed is set
@@ -39,12 +39,14 @@ type Manager struct {
 
 var _ terminal.Manager = (*Manager)(nil)
 
-func newManager(conn Conn, session acp.SessionId, o Options) *Manager {
+func newManager(p peer, o Options) *Manager {
+	o = o.withDefaults()
 	m := &Manager{
-		peer:     newPeer(conn, session),
+		peer:     p,
 		options:  o,
 		kept:     shelf.New(o.MaxTerminals, func(*term) {}),
 		creating: make(map[*creation]struct{}),
+		live:     make(map[*term]struct{}),
 		closing:  make(chan struct{}),
 		expired:  make(chan struct{}),
 		gone:     make(chan struct{}),
@@ -64,35 +66,77 @@ func newManager(conn Conn, session acp.SessionId, o Options) *Manager {
 // found by errors.As as an *acp.RequestError. A reply that no honest client
 // gives is [ErrBadReply], the end of the connection [terminal.ErrConnectionLost].
 func (m *Manager) Start(ctx context.Context, cmd terminal.Command) (terminal.Terminal, error) {
-	if ctx.Err() != nil {
-		return nil, m.peer.failure(ctx, acp.ClientMethodTerminalCreate, errStopWaiting)
+	t, err := m.start(ctx, m.peer, cmd, Hooks{})
+	if err != nil {
+		return nil, err // a nil *term would be no nil Terminal
 	}
-	cmd = cmd.Clone()
-	req, err := m.request(cmd)
+	return t, nil
+}
+
+// Hooks are called while one command starts and is released. Each may be nil.
+type Hooks struct {
+	// Sent is called right before terminal/create is sent, which goes on whatever
+	// becomes of the ctx of the start. It must not block.
+	Sent func()
+
+	// Created is called with the new terminal after the client has made it and
+	// before the start returns, so that the caller can show it to the user; the
+	// client's terminal is not released before Created has returned. Its ctx has
+	// the values of the start's ctx and a bound of its own. The start does not
+	// wait for a Created that outlasts this bound or the start's ctx.
+	Created func(ctx context.Context, t terminal.Terminal)
+
+	// Releasing is called before terminal/release is sent, and so delays it, for
+	// half of [terminal.ReleaseTimeout] at most. It is called for a terminal that
+	// came too late, too.
+	Releasing func(ctx context.Context)
+
+	// Settled is called once after Sent, when nothing of the command is left in
+	// the client as far as that will ever be known: create was refused, or the
+	// terminal is released, or the connection has ended. It must not block.
+	Settled func()
+}
+
+// StartWith is Start with hooks.
+func (m *Manager) StartWith(ctx context.Context, cmd terminal.Command, hooks Hooks) (terminal.Terminal, error) {
+	t, err := m.start(ctx, m.peer, cmd, hooks)
 	if err != nil {
 		return nil, err
 	}
-	if err := m.reserve(); err != nil {
+	return t, nil
+}
+
+// start starts a command in the client of p.
+func (m *Manager) start(ctx context.Context, p peer, cmd terminal.Command, hooks Hooks) (*term, error) {
+	if ctx.Err() != nil {
+		return nil, p.failure(ctx, acp.ClientMethodTerminalCreate, errStopWaiting)
+	}
+	cmd = cmd.Clone()
+	req, err := m.request(p, cmd)
+	if err != nil {
 		return nil, err
 	}
-	duty, err := m.create(ctx, req)
+	if err := m.reserve(p); err != nil {
+		return nil, err
+	}
+	r, err := m.create(ctx, p, req, hooks)
 	if err != nil {
 		m.unreserve()
 		return nil, err
 	}
-	t := m.adopt(cmd, duty, *req.OutputByteLimit)
-	m.show(ctx, t)
+	t := m.adopt(p, cmd, r, *req.OutputByteLimit)
+	m.show(ctx, t, hooks.Created)
 	return t, nil
 }
 
 // reserve takes a slot for a command that is about to start.
-func (m *Manager) reserve() error {
+func (m *Manager) reserve(p peer) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
 	case m.closed:
 		return fmt.Errorf("acpterm: %w", terminal.ErrClosed)
-	case m.peer.lost():
+	case p.lost():
 		return fmt.Errorf("acpterm: %w", terminal.ErrConnectionLost)
 	}
 	if err := m.kept.Reserve(); err != nil {
@@ -111,6 +155,8 @@ func (m *Manager) unreserve() {
 
 // A creation is a terminal/create that the client has not answered.
 type creation struct {
+	peer   peer
+	hooks  Hooks
 	sent   time.Time
 	answer chan created  // buffered: what came, if somebody still waits
 	over   chan struct{} // closed when the client has answered and all is done
@@ -120,15 +166,15 @@ type creation struct {
 }
 
 type created struct {
-	duty *ledger.Release
-	err  error
+	release *release
+	err     error
 }
 
 // create sends one terminal/create and waits for the answer within bounds. The
 // request itself cannot be taken back: the SDK forgets a request whose ctx has
 // ended, drops the late reply, and the terminal is lost.
-func (m *Manager) create(ctx context.Context, req acp.CreateTerminalRequest) (*ledger.Release, error) {
-	c := &creation{sent: time.Now(), answer: make(chan created, 1), over: make(chan struct{})}
+func (m *Manager) create(ctx context.Context, p peer, req acp.CreateTerminalRequest, hooks Hooks) (*release, error) {
+	c := &creation{peer: p, hooks: hooks, sent: time.Now(), answer: make(chan created, 1), over: make(chan struct{})}
 	m.mu.Lock()
 	if m.closed {
 		m.mu.Unlock()
@@ -136,40 +182,44 @@ func (m *Manager) create(ctx context.Context, req acp.CreateTerminalRequest) (*l
 	}
 	m.creating[c] = struct{}{}
 	m.mu.Unlock()
-	if m.options.Creating != nil {
-		m.options.Creating(ctx)
+	if hooks.Sent != nil {
+		hooks.Sent()
 	}
 
 	detached := context.WithoutCancel(ctx)
 	go func() { // owned by the connection
-		resp, err := m.peer.conn.CreateTerminal(detached, req)
+		resp, err := p.conn.CreateTerminal(detached, req)
 		m.answered(c, resp, err)
 	}()
 
-	timer := time.NewTimer(m.options.CreateTimeout)
-	defer timer.Stop()
+	var bound <-chan time.Time
+	if limit := m.options.CreateTimeout; limit > 0 {
+		timer := time.NewTimer(limit)
+		defer timer.Stop()
+		bound = timer.C
+	}
 	var err error
 	select {
 	case r := <-c.answer:
-		return r.duty, m.peer.failure(ctx, acp.ClientMethodTerminalCreate, r.err)
-	case <-m.peer.gone:
+		return r.release, p.failure(ctx, acp.ClientMethodTerminalCreate, r.err)
+	case <-p.gone:
 		err = terminal.ErrConnectionLost
 	case <-ctx.Done():
 		err = errStopWaiting
 	case <-m.closing:
 		err = terminal.ErrClosed
-	case <-timer.C:
-		err = fmt.Errorf("%w for %v", errNoAnswer, m.options.CreateTimeout)
+	case <-bound:
+		err = fmt.Errorf("%w for %v: if it asks its user first, allow more (Options.CreateTimeout, or asks in its profile)", errNoAnswer, m.options.CreateTimeout)
 	}
 	m.mu.Lock()
 	c.givenUp = true
 	m.mu.Unlock()
 	select {
 	case r := <-c.answer: // it came first
-		return r.duty, m.peer.failure(ctx, acp.ClientMethodTerminalCreate, r.err)
+		return r.release, p.failure(ctx, acp.ClientMethodTerminalCreate, r.err)
 	default:
 	}
-	return nil, m.peer.failure(ctx, acp.ClientMethodTerminalCreate, err)
+	return nil, p.failure(ctx, acp.ClientMethodTerminalCreate, err)
 }
 
 // errStopWaiting stands for the end of the caller's ctx until failure puts its
@@ -179,29 +229,31 @@ var errStopWaiting = context.Canceled
 // answered takes the client's answer to c. It runs in the goroutine of the
 // request.
 func (m *Manager) answered(c *creation, resp acp.CreateTerminalResponse, err error) {
-	var duty *ledger.Release
+	var r *release
 	if err == nil {
-		duty, err = m.hold(resp.TerminalId)
+		r, err = m.track(c, resp.TerminalId)
 	}
 	m.mu.Lock()
 	late := c.givenUp
 	if !late {
-		c.answer <- created{duty, err}
+		c.answer <- created{r, err}
 		m.forget(c)
 	}
 	m.mu.Unlock()
-	if !late {
-		return
+	if late && r != nil {
+		p := c.peer
+		m.options.Logger.Info("acpterm: a terminal came too late and is released", "terminal", r.id, "after", time.Since(c.sent))
+		killed := call(context.Background(), p.conn.KillTerminal, acp.KillTerminalRequest{SessionId: p.session, TerminalId: r.id})
+		await(p, killed, terminal.KillTimeout)
+		m.release(p, r, m.expired)
+	} else if r == nil && c.hooks.Settled != nil {
+		c.hooks.Settled()
 	}
-	if duty != nil {
-		m.options.Logger.Info("acpterm: a terminal came too late and is released", "terminal", duty.ID, "after", time.Since(c.sent))
-		killed := call(context.Background(), m.peer.conn.KillTerminal, acp.KillTerminalRequest{SessionId: m.peer.session, TerminalId: duty.ID})
-		await(m.peer, killed, terminal.KillTimeout)
-		m.release(duty, m.expired)
+	if late {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.forget(c)
 	}
-	m.mu.Lock()
-	m.forget(c)
-	m.mu.Unlock()
 }
 
 // forget ends c. Called with mu held.
@@ -210,39 +262,35 @@ func (m *Manager) forget(c *creation) {
 	close(c.over)
 }
 
-// hold takes the duty to release a terminal that the client says it created.
-func (m *Manager) hold(id string) (*ledger.Release, error) {
+// track takes on a terminal that the client says it created, until its release.
+func (m *Manager) track(c *creation, id string) (*release, error) {
 	if id == "" {
 		return nil, fmt.Errorf("%w: a terminal without an id", ErrBadReply)
 	}
-	duty, ok := m.duties.Hold(id)
-	if !ok && !duty.Sent().IsZero() && m.settled(duty, terminal.ReleaseTimeout, nil) {
-		// An id may come again once it is released, and its create may overtake
-		// the answer to the release.
-		duty, ok = m.duties.Hold(id)
-	}
+	r, ok := m.releases.track(c.peer.session, id, c.hooks)
 	if !ok {
 		// Which of the two commands the id stands for, nobody can say, so
 		// neither is killed.
 		return nil, fmt.Errorf("%w: terminal %q lives already", ErrBadReply, id)
 	}
-	return duty, nil
+	return r, nil
 }
 
 // adopt makes a terminal of what the client created and starts watching it. If
 // the Manager was closed meanwhile the terminal is stopped at once.
-func (m *Manager) adopt(cmd terminal.Command, duty *ledger.Release, asked int) *term {
+func (m *Manager) adopt(p peer, cmd terminal.Command, r *release, asked int) *term {
 	t := &term{
 		manager:   m,
-		duty:      duty,
+		release:   r,
 		output:    tail.New(m.limit(cmd)),
 		stream:    stream{limit: asked, keepsHead: m.options.Profile.KeepsHead, unsure: m.options.Profile.TruncatedUnsure},
 		wake:      make(chan struct{}, 1),
-		refreshes: make(chan chan<- error),
-		stop:      make(chan struct{}),
+		refreshes: make(chan chan<- seen),
+		stopping:  make(chan struct{}),
 		done:      make(chan struct{}),
 		shown:     make(chan struct{}),
 		over:      make(chan struct{}),
+		peer:      p,
 		info: terminal.Info{
 			ID:          m.options.NewID(),
 			Environment: Environment,
@@ -251,9 +299,10 @@ func (m *Manager) adopt(cmd terminal.Command, duty *ledger.Release, asked int) *
 			Started:     time.Now(),
 		},
 	}
+	r.own(t.info.ID)
 	m.mu.Lock()
 	m.kept.Put(t.info.ID, t)
-	m.live = append(m.live, t)
+	m.live[t] = struct{}{}
 	closed := m.closed
 	m.starts.Done()
 	m.mu.Unlock()
@@ -264,9 +313,9 @@ func (m *Manager) adopt(cmd terminal.Command, duty *ledger.Release, asked int) *
 	return t
 }
 
-// show runs Options.Created.
-func (m *Manager) show(ctx context.Context, t *term) {
-	if m.options.Created == nil {
+// show runs Hooks.Created.
+func (m *Manager) show(ctx context.Context, t *term, created func(context.Context, terminal.Terminal)) {
+	if created == nil {
 		close(t.shown)
 		return
 	}
@@ -274,90 +323,13 @@ func (m *Manager) show(ctx context.Context, t *term) {
 	go func() { // it ends with Created; the release of t waits for it
 		defer close(t.shown)
 		defer cancel()
-		m.options.Created(bounded, t)
+		created(bounded, t)
 	}()
 	select {
 	case <-t.shown:
 	case <-bounded.Done():
 	case <-ctx.Done():
 	}
-}
-
-// release tells the client to release a terminal, and waits for the answer until
-// its bound or giveUp. An answer of any kind settles it, also one that comes later.
-func (m *Manager) release(duty *ledger.Release, giveUp <-chan struct{}) {
-	if m.peer.lost() {
-		m.abandon(duty, true)
-		return
-	}
-	duty.Send()
-	go func() { // owned by the connection
-		_, err := m.peer.conn.ReleaseTerminal(context.Background(), acp.ReleaseTerminalRequest{SessionId: m.peer.session, TerminalId: duty.ID})
-		if err != nil {
-			m.options.Logger.Debug("acpterm: terminal/release", "terminal", duty.ID, "err", err)
-		}
-		duty.Settle()
-	}()
-	if !m.settled(duty, terminal.ReleaseTimeout, giveUp) {
-		m.options.Logger.Warn("acpterm: terminal/release is not answered", "terminal", duty.ID)
-	}
-}
-
-// farewell bounds what is still written when the connection has ended.
-const farewell = 200 * time.Millisecond
-
-// abandon kills, unless the command has ended, and releases a terminal after the
-// end of the connection. No answer can come, but a client that has only closed
-// our input still reads, and may live on with its commands. It returns when both
-// requests are written, or after the bound.
-func (m *Manager) abandon(duty *ledger.Release, ended bool) {
-	duty.Send()
-	written := make(chan struct{})
-	go func() { // owned by the connection
-		defer close(written)
-		ctx, cancel := context.WithTimeout(context.Background(), farewell)
-		defer cancel()
-		if !ended {
-			half, cancel := context.WithTimeout(ctx, farewell/2)
-			defer cancel()
-			m.peer.conn.KillTerminal(half, acp.KillTerminalRequest{SessionId: m.peer.session, TerminalId: duty.ID})
-		}
-		m.peer.conn.ReleaseTerminal(ctx, acp.ReleaseTerminalRequest{SessionId: m.peer.session, TerminalId: duty.ID})
-	}()
-	timer := time.NewTimer(farewell)
-	defer timer.Stop()
-	select {
-	case <-written:
-	case <-timer.C:
-	}
-	duty.Settle()
-}
-
-// releaseAgain is the last try for a terminal whose release is not answered. The
-// first one gets the time that it has left.
-func (m *Manager) releaseAgain(duty *ledger.Release) {
-	sent := duty.Sent()
-	if sent.IsZero() || m.settled(duty, time.Until(sent.Add(terminal.ReleaseTimeout)), nil) {
-		return
-	}
-	m.release(duty, nil)
-}
-
-// settled waits within limit until a release is answered, and reports whether it
-// was. With the connection, what the client held for us has ended.
-func (m *Manager) settled(duty *ledger.Release, limit time.Duration, giveUp <-chan struct{}) bool {
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case <-duty.Settled():
-	case <-m.peer.gone:
-		duty.Settle()
-	case <-giveUp:
-		return false
-	case <-timer.C:
-		return false
-	}
-	return true
 }
 
 // Get implements [terminal.Manager].
@@ -411,11 +383,8 @@ func (m *Manager) Close() error {
 func (m *Manager) settleAll() error {
 	m.starts.Wait() // at once: closing ends their wait for the client
 	m.mu.Lock()
-	live := slices.Clone(m.live)
-	var creating []*creation
-	for c := range m.creating {
-		creating = append(creating, c)
-	}
+	live := slices.Collect(maps.Keys(m.live))
+	creating := slices.Collect(maps.Keys(m.creating))
 	m.mu.Unlock()
 	for _, t := range live {
 		t.requestStop()
@@ -433,28 +402,24 @@ func (m *Manager) settleAll() error {
 		}
 	}
 	var again sync.WaitGroup
-	for _, duty := range m.duties.Open() {
-		again.Go(func() { m.releaseAgain(duty) })
+	for _, r := range m.releases.open() {
+		again.Go(func() { m.releaseAgain(m.peer, r) })
 	}
 	again.Wait()
 	if m.peer.lost() {
 		return nil
 	}
-	return m.leaks(live)
+	return m.leaks()
 }
 
 // leaks returns what is not settled as a *terminal.LeakError, or nil.
-func (m *Manager) leaks(live []*term) error {
+func (m *Manager) leaks() error {
 	var leaks []terminal.Leak
-	for _, duty := range m.duties.Open() {
-		leak := terminal.Leak{What: acp.ClientMethodTerminalRelease, Err: errNoAnswer}
-		if duty.Sent().IsZero() {
-			leak.Err = errors.New("not sent: Options.Created has not returned")
-		}
-		for _, t := range live {
-			if t.duty == duty {
-				leak.ID = t.info.ID
-			}
+	for _, r := range m.releases.open() {
+		owner, sent := r.of()
+		leak := terminal.Leak{ID: owner, What: acp.ClientMethodTerminalRelease, Err: errNoAnswer}
+		if sent.IsZero() {
+			leak.Err = errors.New("not sent: Hooks.Created has not returned")
 		}
 		leaks = append(leaks, leak)
 	}
@@ -490,15 +455,18 @@ func (m *Manager) ended(t *term) {
 	close(t.done)
 }
 
-// over is called when nothing more is to be done about t. One whose release is
-// not answered stays, for Close to report.
+// over is called when nothing more is to be done about t but for an answer to its
+// release.
 func (m *Manager) over(t *term) {
-	select {
-	case <-t.duty.Settled():
-	default:
-		return
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.live = slices.DeleteFunc(m.live, func(other *term) bool { return other == t })
+	delete(m.live, t)
+}
+
+// drop forgets t, which has ended. It is readable through the values that callers
+// hold.
+func (m *Manager) drop(t *term) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.kept.Drop(t)
 }

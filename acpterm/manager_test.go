@@ -417,14 +417,17 @@ func TestCreatedComesBeforeTheRelease(t *testing.T) {
 		defer mu.Unlock()
 		log = append(log, s)
 	}
-	options := acpterm.Options{Created: func(ctx context.Context, t terminal.Terminal) {
+	hooks := acpterm.Hooks{Created: func(ctx context.Context, t terminal.Terminal) {
 		note("created " + acpterm.TerminalID(t))
 		time.Sleep(3 * time.Second)
 		note("shown")
 	}}
-	run(t, &options, func(f *fixture) {
+	run(t, nil, func(f *fixture) {
 		f.c.Inject(fakeconn.Fault{Method: release, Match: func(fakeconn.Line) bool { note("release"); return false }})
-		term := f.start("true")
+		term, err := f.m.StartWith(f.Context(), terminal.Command{Line: "true"}, hooks)
+		if err != nil {
+			f.Fatal(err)
+		}
 		note("started " + acpterm.TerminalID(term))
 		f.end(term)
 		time.Sleep(time.Second)
@@ -442,14 +445,14 @@ func TestCreatedComesBeforeTheRelease(t *testing.T) {
 func TestCreatedThatHangs(t *testing.T) {
 	// Start and Close are bounded, the terminal is not released, and reported.
 	hang := make(chan struct{})
-	options := acpterm.Options{Created: func(context.Context, terminal.Terminal) { <-hang }}
+	hooks := acpterm.Hooks{Created: func(context.Context, terminal.Terminal) { <-hang }}
 	synctest.Test(t, func(t *testing.T) {
 		hang = make(chan struct{})
 		c := fakeconn.New(&fakeconn.Options{Allow: []fakeconn.Rule{fakeconn.RuleRelease}})
 		session, _ := c.NewSession(t.Context(), "/")
-		m := acpterm.New(c.Conn(), session, &options)
+		m := acpterm.New(c.Conn(), session, nil)
 		start := time.Now()
-		term, err := m.Start(t.Context(), terminal.Command{Line: "true"})
+		term, err := m.StartWith(t.Context(), terminal.Command{Line: "true"}, hooks)
 		if err != nil {
 			t.Fatal(err)
 		}

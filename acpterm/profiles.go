@@ -36,6 +36,10 @@ type Profile struct {
 	// be shown, so that no output of the client is known to be whole.
 	LosesTail bool `json:"losesTail,omitempty"`
 
+	// Asks says that the client asks its user before it creates a terminal, so
+	// that its answer may take minutes.
+	Asks bool `json:"asks,omitempty"`
+
 	// Signals is how the client reports that a signal ended the command. All
 	// ways are understood in any case, but for a negative exit code: it is an
 	// error number, not a signal, where signals have names or texts.

@@ -23,7 +23,7 @@ const maxSnapshot = 3 << 19 // 1.5 MiB
 
 // request returns the terminal/create for cmd, or an error that says what is
 // wrong with it.
-func (m *Manager) request(cmd terminal.Command) (acp.CreateTerminalRequest, error) {
+func (m *Manager) request(p peer, cmd terminal.Command) (acp.CreateTerminalRequest, error) {
 	none := acp.CreateTerminalRequest{}
 	if err := cmd.Check(); err != nil {
 		return none, fmt.Errorf("acpterm: %w", err)
@@ -43,7 +43,7 @@ func (m *Manager) request(cmd terminal.Command) (acp.CreateTerminalRequest, erro
 	}
 	limit := min(m.limit(cmd), maxSnapshot)
 	req := acp.CreateTerminalRequest{
-		SessionId:       m.peer.session,
+		SessionId:       p.session,
 		Cwd:             &dir,
 		OutputByteLimit: &limit,
 	}

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"maps"
+	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,8 +25,9 @@ const (
 	DefaultMaxBackground = 10       // live background commands
 )
 
-// ErrAborted is returned by [State.Exec] when its ctx ended, or CleanupPending
-// was called, before the command had ended. The command is then stopped.
+// ErrAborted is wrapped by the error of [State.Exec] when its ctx ended, or
+// CleanupPending was called, before the command had ended. The command is then
+// stopped. The cause of the ctx is wrapped, too.
 var ErrAborted = errors.New("aborted")
 
 // A TimeoutError is returned by [State.Exec] for a command that was stopped
@@ -45,6 +49,9 @@ type ExecResult struct {
 	// ExitCode is the exit code, or nil if there was none, since a signal ended
 	// the command, or the client did not say.
 	ExitCode *int
+	// Signal is the name of the signal that ended the command, such as
+	// "SIGKILL", or "" if there was none or the client did not say.
+	Signal string
 	// Output is the end of the output, at most [DefaultMaxBytes].
 	Output string
 }
@@ -53,51 +60,84 @@ type ExecResult struct {
 // connection and runs its own loop. Use package bridge to get the same, and
 // terminals of our own where the client has none, with less to think about.
 //
-// Each command's terminal is embedded in its tool call by a tool_toolCallupdate
-// and stays pending until the agent's tool-end calls TakePending, however long
-// after the end of the command that is.
+// Each command's terminal is embedded in its tool call by a tool_call_update and
+// stays pending until the agent's tool-end calls TakePending, however long after
+// the end of the command that is.
 //
-// The conn of every call is that of the session; it must be comparable, as
-// pointers are. A State may be used from any number of goroutines. Make one
-// with NewState.
+// The conn of a call is that of the session, or a wrapper around it, which may be
+// another one in each call: the requests of a command go through the conn of the
+// last call that concerns it. A State may be used from any number of goroutines.
+// Make one with NewState.
 type State struct {
-	slots int
-	books *ledger.Ledger[toolCall]
-	ids   atomic.Int64
+	options StateOptions
+	books   *ledger.Ledger[toolCall]
+	manager *Manager // of all sessions; it is never closed
 
 	mu sync.Mutex
 	// guards following
-	managers map[managerKey]*Manager
+	clients map[<-chan struct{}]*Client // by what is closed when the connection ends
 }
 
 // A toolCall is a tool call of a session: the owner of its commands.
 type toolCall struct{ session, id string }
 
-type managerKey struct {
-	conn    Conn
-	session string
+// StateOptions configure a State. The zero value is sensible.
+type StateOptions struct {
+	// MaxBackground is how many commands run in the background at once; zero or
+	// less is [DefaultMaxBackground].
+	MaxBackground int
+
+	// Profile is how the client treats terminals; [Profiles] have those of known
+	// clients. The zero Profile works with every client that was measured.
+	Profile Profile
+
+	// Shell runs the lines, as SHELL -c LINE; "" is /bin/sh.
+	Shell string
+
+	// CreateTimeout bounds the client's answer to terminal/create, besides the ctx
+	// of the call. Zero is [terminal.PermitTimeout], since a client may ask its
+	// user first; negative is no bound.
+	CreateTimeout time.Duration
+
+	// Logger gets what callers are not told; nil discards it.
+	Logger *slog.Logger
 }
 
 // NewState returns a State with [DefaultMaxBackground].
-func NewState() *State { return NewStateWithLimit(DefaultMaxBackground) }
+func NewState() *State { return NewStateWithOptions(nil) }
 
 // NewStateWithLimit returns a State that runs at most limit commands in the
 // background at once; zero or less is [DefaultMaxBackground].
 func NewStateWithLimit(limit int) *State {
-	if limit <= 0 {
-		limit = DefaultMaxBackground
-	}
-	s := &State{
-		slots:    limit,
-		books:    ledger.New[toolCall](limit),
-		managers: make(map[managerKey]*Manager),
-	}
-	s.books.Limit(s.kept())
-	return s
+	return NewStateWithOptions(&StateOptions{MaxBackground: limit})
 }
 
-// kept is how many commands are known, live and ended.
-func (s *State) kept() int { return s.slots + terminal.DefaultMaxTerminals }
+// NewStateWithOptions returns a State; nil is the default options.
+func NewStateWithOptions(options *StateOptions) *State {
+	var o StateOptions
+	if options != nil {
+		o = *options
+	}
+	if o.MaxBackground <= 0 {
+		o.MaxBackground = DefaultMaxBackground
+	}
+	if o.CreateTimeout == 0 {
+		o.CreateTimeout = terminal.PermitTimeout
+	}
+	kept := o.MaxBackground + terminal.DefaultMaxTerminals // live and ended
+	s := &State{options: o, books: ledger.New[toolCall](o.MaxBackground), clients: make(map[<-chan struct{}]*Client)}
+	s.books.Limit(kept)
+	var ids atomic.Int64
+	s.manager = newManager(peer{}, Options{
+		MaxTerminals:  kept,
+		OutputLimit:   DefaultMaxBytes,
+		CreateTimeout: o.CreateTimeout,
+		Profile:       o.Profile,
+		NewID:         func() string { return "cmd-" + strconv.FormatInt(ids.Add(1), 10) },
+		Logger:        o.Logger,
+	})
+	return s
+}
 
 // Exec runs a shell line in the client's terminal, shows it in the tool call
 // toolCallID, and waits for its end. The terminal is about to be released when
@@ -110,10 +150,11 @@ func (s *State) kept() int { return s.slots + terminal.DefaultMaxTerminals }
 // [terminal.ErrConnectionLost]; the reason why the output could not be read, or
 // how it ended could not be found out; those of [Manager.Start].
 func (s *State) Exec(ctx context.Context, conn Conn, sessionID, toolCallID, command, cwd string, timeout int) (*ExecResult, error) {
-	t, err := s.start(ctx, conn, toolCall{sessionID, toolCallID}, false, terminal.Command{
+	const most = math.MaxInt64 / int64(time.Second)
+	t, err := s.start(ctx, s.peer(conn, sessionID), toolCallID, false, terminal.Command{
 		Line:    command,
 		Dir:     cwd,
-		Timeout: time.Duration(max(timeout, 0)) * time.Second,
+		Timeout: time.Duration(min(max(int64(timeout), 0), most)) * time.Second,
 	})
 	if err != nil {
 		return nil, err
@@ -122,11 +163,14 @@ func (s *State) Exec(ctx context.Context, conn Conn, sessionID, toolCallID, comm
 	if err != nil {
 		info, _ = t.Stop(context.WithoutCancel(ctx)) // bounded by itself
 	}
-	result := &ExecResult{exitCode(info.Exit), textOf(t)}
+	result := &ExecResult{ExitCode: exitCode(info.Exit), Signal: info.Exit.Signal, Output: textOf(t)}
+	s.manager.drop(t) // nobody can ask for it
 	switch {
 	case info.Outcome == terminal.ConnectionLost:
 		return result, info.Err
-	case err != nil, info.Outcome == terminal.Stopped:
+	case err != nil:
+		return result, aborted(err)
+	case info.Outcome == terminal.Stopped:
 		return result, ErrAborted
 	case info.Outcome == terminal.TimedOut:
 		return result, &TimeoutError{Seconds: timeout, Output: result.Output}
@@ -134,12 +178,15 @@ func (s *State) Exec(ctx context.Context, conn Conn, sessionID, toolCallID, comm
 	return result, info.Err
 }
 
+// aborted is ErrAborted because of cause.
+func aborted(cause error) error { return fmt.Errorf("%w: %w", ErrAborted, cause) }
+
 // StartBackground starts a shell line in the client's terminal, shows it in the
 // tool call toolCallID, and returns the id of the command once it runs. Without a
 // free slot the error wraps [terminal.ErrTooMany]; the other errors are
 // ErrAborted, if ctx ended, and those of [Manager.Start].
 func (s *State) StartBackground(ctx context.Context, conn Conn, sessionID, command, cwd, toolCallID string) (string, error) {
-	t, err := s.start(ctx, conn, toolCall{sessionID, toolCallID}, true, terminal.Command{Line: command, Dir: cwd})
+	t, err := s.start(ctx, s.peer(conn, sessionID), toolCallID, true, terminal.Command{Line: command, Dir: cwd})
 	if err != nil {
 		return "", err
 	}
@@ -151,24 +198,33 @@ func (s *State) StartBackground(ctx context.Context, conn Conn, sessionID, comma
 // nil as in ExecResult. With an error, they are what is known. An id that is not
 // known, or was cleaned up, is [terminal.ErrNotFound].
 func (s *State) BackgroundOutput(ctx context.Context, conn Conn, sessionID, commandID string) (output string, isRunning bool, code *int, err error) {
-	t, err := s.background(sessionID, commandID)
+	t, err := s.background(conn, sessionID, commandID)
 	if err != nil {
 		return "", false, nil, err
 	}
-	err = t.refresh(ctx)
-	output = textOf(t)
-	info := t.Info()
-	if info.Outcome.Ended() {
-		output, err = textOf(t), info.Err
+	seen := t.refresh(ctx)
+	if seen.exit.Known() {
+		// The last output is about to be read.
+		bounded, cancel := context.WithTimeout(ctx, terminal.OutputTimeout)
+		defer cancel()
+		terminal.Wait(bounded, t)
 	}
-	return output, !info.Outcome.Ended(), exitCode(info.Exit), err
+	info := t.Info()
+	output = textOf(t)
+	switch {
+	case info.Outcome.Ended():
+		return output, false, exitCode(info.Exit), info.Err
+	case seen.ended:
+		return output, false, exitCode(seen.exit), nil
+	}
+	return output, true, nil, seen.err
 }
 
 // KillBackground stops a background command and returns its last output and its
 // exit code. It does so even if ctx has ended, and within bounds. On a command
 // that has ended it returns the same without a kill.
 func (s *State) KillBackground(ctx context.Context, conn Conn, sessionID, commandID string) (output string, code *int, err error) {
-	t, err := s.background(sessionID, commandID)
+	t, err := s.background(conn, sessionID, commandID)
 	if err != nil {
 		return "", nil, err
 	}
@@ -181,14 +237,14 @@ func (s *State) KillBackground(ctx context.Context, conn Conn, sessionID, comman
 // ended; what was pending of them is no longer. It does not touch background
 // commands.
 func (s *State) CleanupPending(ctx context.Context, conn Conn, sessionID string) {
-	s.cleanup(ctx, sessionID, false)
+	s.cleanup(ctx, conn, sessionID, false)
 }
 
 // CleanupBackground stops and forgets the background commands of a session, and
 // waits until their terminals are released, within bounds and even if ctx has
 // ended.
 func (s *State) CleanupBackground(ctx context.Context, conn Conn, sessionID string) {
-	s.cleanup(ctx, sessionID, true)
+	s.cleanup(ctx, conn, sessionID, true)
 }
 
 // TakePending reports whether a terminal was shown in the tool call toolCallID
@@ -199,93 +255,84 @@ func (s *State) TakePending(toolCallID string) bool {
 	return s.books.TakePending(func(owner toolCall) bool { return owner.id == toolCallID })
 }
 
-// start starts a command on behalf of owner.
-func (s *State) start(ctx context.Context, conn Conn, owner toolCall, background bool, cmd terminal.Command) (terminal.Terminal, error) {
-	m := s.manager(conn, owner.session)
-	if ctx.Err() != nil && !m.peer.lost() {
-		return nil, ErrAborted
+// start starts a command on behalf of a tool call.
+func (s *State) start(ctx context.Context, p peer, toolCallID string, background bool, cmd terminal.Command) (*term, error) {
+	if ctx.Err() != nil && !p.lost() {
+		return nil, aborted(context.Cause(ctx))
 	}
-	entry, err := s.books.Reserve(owner, background)
+	entry, err := s.books.Reserve(toolCall{string(p.session), toolCallID}, background)
 	if err != nil {
 		return nil, fmt.Errorf("acpterm: %w", err)
 	}
-	t, err := m.Start(context.WithValue(ctx, embedKey{}, embed{entry, owner}), cmd)
+	cmd.Shell = s.options.Shell
+	t, err := s.manager.start(ctx, p, cmd, Hooks{Created: func(ctx context.Context, t terminal.Terminal) {
+		if toolCallID != "" && p.embed(ctx, toolCallID, TerminalID(t)) == nil {
+			entry.Show()
+		}
+	}})
 	if err != nil {
 		entry.Forget()
-		if ctx.Err() != nil && !m.peer.lost() {
-			return nil, ErrAborted
+		if ctx.Err() != nil && !p.lost() {
+			return nil, aborted(context.Cause(ctx))
 		}
 		return nil, err
 	}
 	if !entry.Started(t) { // a cleanup came in between
 		t.Stop(context.WithoutCancel(ctx))
+		s.manager.drop(t)
 		return nil, ErrAborted
 	}
 	return t, nil
 }
 
-// An embed is what showing a new terminal takes. It comes to Options.Created in
-// the context of Start.
-type embed struct {
-	entry *ledger.Entry[toolCall]
-	owner toolCall
+// embed shows the client's terminal id in a tool call.
+func (p peer) embed(ctx context.Context, toolCallID, id string) error {
+	return p.conn.SessionUpdate(ctx, acp.SessionNotification{
+		SessionId: p.session,
+		Update: acp.UpdateToolCall(acp.ToolCallId(toolCallID),
+			acp.WithUpdateContent([]acp.ToolCallContent{acp.ToolTerminalRef(id)})),
+	})
 }
 
-type embedKey struct{}
-
-// manager returns the Manager of a session, and makes it for its first command.
-func (s *State) manager(conn Conn, session string) *Manager {
+// peer returns the other end of conn. What is known of it is that of its
+// connection, however often conn is wrapped.
+func (s *State) peer(conn Conn, session string) peer {
+	p := newPeer(conn, acp.SessionId(session), nil)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for key, m := range s.managers {
-		if m.peer.lost() {
-			delete(s.managers, key)
-		}
+	maps.DeleteFunc(s.clients, func(gone <-chan struct{}, _ *Client) bool { return closed(gone) })
+	p.client = s.clients[p.gone]
+	if p.client == nil {
+		p.client = new(Client)
+		s.clients[p.gone] = p.client
 	}
-	key := managerKey{conn, session}
-	m := s.managers[key]
-	if m == nil {
-		m = New(conn, acp.SessionId(session), &Options{
-			MaxTerminals: s.kept(),
-			OutputLimit:  DefaultMaxBytes,
-			NewID:        func() string { return "cmd-" + strconv.FormatInt(s.ids.Add(1), 10) },
-			Created: func(ctx context.Context, t terminal.Terminal) {
-				e := ctx.Value(embedKey{}).(embed)
-				if e.owner.id == "" {
-					return
-				}
-				err := conn.SessionUpdate(ctx, acp.SessionNotification{
-					SessionId: acp.SessionId(session),
-					Update: acp.UpdateToolCall(acp.ToolCallId(e.owner.id),
-						acp.WithUpdateContent([]acp.ToolCallContent{acp.ToolTerminalRef(TerminalID(t))})),
-				})
-				if err == nil {
-					e.entry.Show()
-				}
-			},
-		})
-		s.managers[key] = m
-	}
-	return m
+	return p
 }
 
-// background returns a background command of a session.
-func (s *State) background(session, id string) (*term, error) {
+// background returns a background command of a session, which conn serves from
+// now on.
+func (s *State) background(conn Conn, session, id string) (*term, error) {
 	entry, err := s.books.Find(id)
 	if err != nil || entry.Owner().session != session {
 		return nil, fmt.Errorf("acpterm: %w: %q", terminal.ErrNotFound, id)
 	}
-	return entry.Terminal().(*term), nil
+	t := entry.Terminal().(*term)
+	t.use(s.peer(conn, session))
+	return t, nil
 }
 
 // cleanup stops and forgets commands of a session, all at once.
-func (s *State) cleanup(ctx context.Context, session string, background bool) {
+func (s *State) cleanup(ctx context.Context, conn Conn, session string, background bool) {
+	p := s.peer(conn, session)
 	swept := s.books.Sweep(func(owner toolCall, slot bool) bool { return owner.session == session && slot == background })
 	var all sync.WaitGroup
-	for _, t := range swept {
+	for _, swept := range swept {
+		t := swept.(*term)
+		t.use(p)
 		all.Go(func() {
 			t.Stop(context.WithoutCancel(ctx))
-			t.(*term).settled(terminal.ReleaseTimeout)
+			s.manager.drop(t)
+			t.settle()
 		})
 	}
 	all.Wait()

@@ -127,7 +127,7 @@ func TestCancelWithoutTimeoutKills(t *testing.T) {
 		time.AfterFunc(time.Minute, cancel)
 		start := time.Now()
 		got, err := s.Exec(ctx, f.c.Conn(), string(f.session), "call", "hold partial", "/work", 0)
-		if err != acpterm.ErrAborted {
+		if !errors.Is(err, acpterm.ErrAborted) {
 			f.Errorf("got %v, want ErrAborted", err)
 		}
 		if got == nil || got.Output != "partial" || got.ExitCode != nil {
@@ -145,10 +145,10 @@ func TestCancelledContextSendsNothing(t *testing.T) {
 	runState(t, func(f *fixture, s *acpterm.State) {
 		ctx, cancel := context.WithCancel(f.Context())
 		cancel()
-		if _, err := s.Exec(ctx, f.c.Conn(), string(f.session), "call", "true", "/work", 0); err != acpterm.ErrAborted {
+		if _, err := s.Exec(ctx, f.c.Conn(), string(f.session), "call", "true", "/work", 0); !errors.Is(err, acpterm.ErrAborted) {
 			f.Errorf("Exec: %v, want ErrAborted", err)
 		}
-		if _, err := s.StartBackground(ctx, f.c.Conn(), string(f.session), "true", "/work", "call"); err != acpterm.ErrAborted {
+		if _, err := s.StartBackground(ctx, f.c.Conn(), string(f.session), "true", "/work", "call"); !errors.Is(err, acpterm.ErrAborted) {
 			f.Errorf("StartBackground: %v, want ErrAborted", err)
 		}
 		f.count(create, 0)
@@ -161,7 +161,7 @@ func TestCancelDuringCreate(t *testing.T) {
 		f.c.Inject(fakeconn.Fault{Method: create, Reply: true, Delay: time.Minute})
 		ctx, cancel := context.WithTimeout(f.Context(), time.Second)
 		defer cancel()
-		if _, err := s.Exec(ctx, f.c.Conn(), string(f.session), "call", "sleep 1h", "/work", 0); err != acpterm.ErrAborted {
+		if _, err := s.Exec(ctx, f.c.Conn(), string(f.session), "call", "sleep 1h", "/work", 0); !errors.Is(err, acpterm.ErrAborted) {
 			f.Errorf("got %v, want ErrAborted", err)
 		}
 		time.Sleep(2 * time.Minute)
@@ -259,7 +259,7 @@ func TestCleanupPendingLeavesBackgroundAlone(t *testing.T) {
 		s.CleanupPending(ended, f.c.Conn(), string(f.session))
 		f.count(release, 1)
 		exec.Wait()
-		if err != acpterm.ErrAborted {
+		if !errors.Is(err, acpterm.ErrAborted) {
 			f.Errorf("Exec: %v, want ErrAborted", err)
 		}
 		if s.TakePending("call 2") {
@@ -300,7 +300,7 @@ func TestCleanupDuringCreate(t *testing.T) {
 		s.CleanupBackground(f.Context(), f.c.Conn(), string(f.session))
 		starts.Wait()
 		for _, err := range errs {
-			if err != acpterm.ErrAborted {
+			if !errors.Is(err, acpterm.ErrAborted) {
 				f.Errorf("got %v, want ErrAborted", err)
 			}
 		}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/coder/acp-go-sdk"
 
-	"github.com/termbridge/termbridge/internal/ledger"
 	"github.com/termbridge/termbridge/internal/tail"
 	"github.com/termbridge/termbridge/internal/text"
 	"github.com/termbridge/termbridge/terminal"
@@ -19,28 +18,35 @@ import (
 // A term is one command in a client's terminal.
 type term struct {
 	manager *Manager
-	duty    *ledger.Release // its ID is the client's id
-	output  *tail.Buffer    // what was seen, written by run
-	stream  stream          // used by run only
+	release *release
+	output  *tail.Buffer // what was seen, written by run
+	stream  stream       // used by run only
 
-	wake      chan struct{}     // somebody reads; capacity 1
-	refreshes chan chan<- error // each asks for a read made after it, and for its error
-	stop      chan struct{}     // closed by requestStop
-	done      chan struct{}     // closed by run when the command has ended; then info is final
-	shown     chan struct{}     // closed when Options.Created has returned
-	over      chan struct{}     // closed by run when nothing is left to be done
+	wake      chan struct{}    // somebody reads; capacity 1
+	refreshes chan chan<- seen // each asks for a read made after it, and for what came of it
+	stopping  chan struct{}    // closed by requestStop
+	done      chan struct{}    // closed by run when the command has ended; then info is final
+	shown     chan struct{}    // closed when Hooks.Created has returned
+	over      chan struct{}    // closed by run when nothing is left to be done
 
 	mu sync.Mutex
 	// guards following; ID, Environment, Command and Started never change
 	info    terminal.Info
-	stopped bool // stop is closed
+	peer    peer // that requests go to from now on
 	readers int  // calls of ReadOutput that wait
 	read    time.Time
 }
 
+// seen is what came of a read of the client's output.
+type seen struct {
+	err   error
+	ended bool          // it said that the command has ended,
+	exit  terminal.Exit // and, if it is known, how
+}
+
 var _ terminal.Terminal = (*term)(nil)
 
-func (t *term) clientTerminal() string { return t.duty.ID }
+func (t *term) clientTerminal() string { return t.release.id }
 
 func (t *term) Info() terminal.Info {
 	t.mu.Lock()
@@ -94,27 +100,55 @@ func (t *term) ReadOutput(ctx context.Context, cursor int64, wait time.Duration)
 }
 
 // refresh makes the output what the client shows now, within a bound.
-func (t *term) refresh(ctx context.Context) error {
-	answer := make(chan error, 1)
+func (t *term) refresh(ctx context.Context) seen {
+	answer := make(chan seen, 1)
 	timer := time.NewTimer(terminal.OutputTimeout)
 	defer timer.Stop()
 	select {
 	case t.refreshes <- answer:
 	case <-t.done:
-		return nil // Info.Err says whether the last read failed
+		return seen{} // Info says whether the last read failed
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return seen{err: context.Cause(ctx)}
 	}
 	select {
-	case err := <-answer:
-		return err
+	case s := <-answer:
+		return s
 	case <-t.done:
-		return nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
 	case <-timer.C:
-		return t.manager.peer.failure(ctx, acp.ClientMethodTerminalOutput, errNoAnswer)
 	}
+	select {
+	case s := <-answer: // it counts, also if the time was up just then
+		return s
+	default:
+	}
+	switch {
+	case t.ended():
+		return seen{}
+	case ctx.Err() != nil:
+		return seen{err: context.Cause(ctx)}
+	}
+	return seen{err: t.current().failure(ctx, acp.ClientMethodTerminalOutput, errNoAnswer)}
+}
+
+// current returns the peer that requests go to.
+func (t *term) current() peer {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.peer
+}
+
+// use makes requests go through another Conn to the same client from now on. One
+// that cannot tell when the connection ends leaves that to the one before.
+func (t *term) use(p peer) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if p.gone == nil {
+		p.gone, p.client = t.peer.gone, t.peer.client
+	}
+	t.peer = p
+	t.wakeUp() // or run would wait for the end of the former connection
 }
 
 // reading counts those who wait for output and wakes the poller for each.
@@ -124,10 +158,15 @@ func (t *term) reading(n int) {
 	t.read = time.Now()
 	t.mu.Unlock()
 	if n > 0 {
-		select {
-		case t.wake <- struct{}{}:
-		default:
-		}
+		t.wakeUp()
+	}
+}
+
+// wakeUp has run look around, and read the output soon.
+func (t *term) wakeUp() {
+	select {
+	case t.wake <- struct{}{}:
+	default:
 	}
 }
 
@@ -166,21 +205,22 @@ func (t *term) Stop(ctx context.Context) (terminal.Info, error) {
 func (t *term) requestStop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.stopped {
-		t.stopped = true
-		close(t.stop)
+	if !closed(t.stopping) {
+		close(t.stopping)
 	}
 }
 
-// settled waits until the terminal of an ended command is released, and tells the
-// client once more if it has not answered.
-func (t *term) settled(limit time.Duration) {
-	timer := time.NewTimer(limit)
+// settle waits until the terminal of an ended command is released, within bounds,
+// and tells the client once more if it has not answered.
+func (t *term) settle() {
+	timer := time.NewTimer(terminal.ReleaseTimeout)
 	defer timer.Stop()
 	select {
 	case <-t.over:
-		t.manager.releaseAgain(t.duty)
 	case <-timer.C:
+	}
+	if closed(t.over) {
+		t.manager.releaseAgain(t.current(), t.release)
 	}
 }
 

@@ -2,8 +2,6 @@ package acpterm
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/coder/acp-go-sdk"
@@ -24,8 +22,11 @@ const (
 	// before: then what was said of its end came too early, or does not come.
 	longPatience = terminal.PollIdle
 
-	// maxWaits bounds the terminal/wait_for_exit of one terminal.
+	// maxWaits bounds the terminal/wait_for_exit of one terminal, and retryMin
+	// and retryMax the time between one that failed and the next.
 	maxWaits = 8
+	retryMin = time.Second
+	retryMax = 4 * time.Second
 
 	// endTimeout bounds what is done to end a command, so that SettleTimeout
 	// leaves time for its release.
@@ -36,49 +37,45 @@ const (
 	maxFailures = 3
 )
 
-// A watch is what run knows of its command. Only run's goroutine touches it.
+// A phase is what is being done about a command.
+type phase int
+
+const (
+	running phase = iota // it is watched
+	killing              // it is being killed
+	reading              // its last output is read: nothing is polled any more
+)
+
+// A watch follows its command from the start to the release. Only run's goroutine
+// touches it.
 type watch struct {
 	*term
-	peer peer
+	ev    evidence
+	phase phase
+	told  ending // by its timeout, by Stop, or by an end of patience
+	cut   ending // byLoss or byImpatience: nothing more can be learned
 
-	// ctx is that of the requests below. It ends when the terminal is released,
-	// so that one which is never answered does not stay with the connection.
+	// Requests, and what comes of them. Their ctx ends when the terminal is
+	// released, so that one which is never answered does not stay with the
+	// connection.
 	ctx     context.Context
-	waits   chan reply[acp.WaitForTerminalExitResponse] // holds maxWaits
+	waits   chan reply[acp.WaitForTerminalExitResponse] // holds all that are ever sent
 	asked   int                                         // waits sent
 	waiting int                                         // waits not answered
 	out     <-chan reply[acp.TerminalOutputResponse]    // one at a time: some clients empty their buffer by it
+	outLast bool                                        // out is the last read
+	outOver bool                                        // the end was known when out was sent
 	kill    <-chan reply[acp.KillTerminalResponse]      // nil before the kill, and once it is answered
 
-	poll      *time.Timer
-	interval  time.Duration
-	idle      bool           // poll is of an output that nobody waits for, and has no turn yet
-	polled    time.Time      // when out was last sent
-	again     bool           // read once more as soon as out is answered
-	refreshed []chan<- error // wait for the read after that of out, if again is set
+	refreshed []chan<- seen // wait for a read that was sent after they came
+	again     bool          // that is not out, but the next one
 
-	stopping  <-chan struct{}  // term.stop, nil once seen
-	timeout   <-chan time.Time // of the command
-	doubt     <-chan time.Time // the end of patience
-	stopped   bool             // Stop, or Close
-	timedOut  bool
-	exited    bool // how is in exit
-	exit      terminal.Exit
-	disputed  bool             // the other source says that it failed, or did not
-	endedVoid bool             // a snapshot said that it ended, and not how
-	unknown   bool             // patience has ended
-	stranger  bool             // the client does not know the terminal, or cannot say anything of it
-	lost      bool             // the connection has ended
-	expired   bool             // Close waits no longer
-	reason    terminal.Outcome // why we ended the command, or ""
-	complete  bool             // a snapshot was taken after the exit
-
-	waitErr, outErr, killErr error            // of the last such request, nil if it was answered well
-	failures                 int              // reads that failed in a row
-	settling                 bool             // no more polling
-	whole                    bool             // the next answered read is the last one
-	hurry                    <-chan time.Time // nil, or from a stop that comes while settling
-	hurried                  bool             // whoever stops waits no longer
+	poll  poll
+	pause time.Duration   // before the next retry
+	stop  <-chan struct{} // stopping, nil once seen
+	alarm *time.Timer     // of what is due first
+	// When something is due; zero is never.
+	retry, timeout, doubt, hurry time.Time
 }
 
 // run watches the command, ends it when it must end, and releases its terminal.
@@ -88,248 +85,257 @@ func (t *term) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	w := &watch{
-		term: t, peer: t.manager.peer, ctx: ctx,
-		waits:    make(chan reply[acp.WaitForTerminalExitResponse], maxWaits),
-		interval: terminal.PollMin,
-		idle:     true,
-		stopping: t.stop,
+		term:  t,
+		ev:    evidence{profile: t.manager.options.Profile},
+		ctx:   ctx,
+		waits: make(chan reply[acp.WaitForTerminalExitResponse], maxWaits+1),
+		poll:  newPoll(),
+		stop:  t.stopping,
+		alarm: time.NewTimer(0),
 	}
-	w.poll = time.NewTimer(w.interval)
-	defer w.poll.Stop()
+	defer w.alarm.Stop()
 	if d := t.info.Command.Timeout; d > 0 {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		w.timeout = timer.C
+		w.timeout = time.Now().Add(d)
 	}
 
 	w.askWait()
-	w.until(time.Time{}, func() bool { return w.ended() || w.stopped || w.timedOut })
-	switch {
-	case w.lost, w.expired: // nobody is there, or nobody waits
-	case w.exited:
-		w.lastOutput(time.Now().Add(terminal.OutputTimeout))
-	case w.stranger: // nothing is left to be killed, or to be read
-	case w.unknown:
-		w.reason = terminal.Unknown
-		w.end()
-	case w.timedOut:
-		w.reason = terminal.TimedOut
-		w.end()
-	case w.stopped:
-		w.reason = terminal.Stopped
-		w.end()
+	w.until(time.Time{}, func() bool { return w.why() != watching })
+	why := w.why()
+	switch why {
+	case byLoss, byImpatience, byOblivion: // nobody is there, or waits, or knows it
+	case byItself:
+		w.lastOutput(time.Now().Add(terminal.OutputTimeout), !w.ev.profile.CompleteAtExit)
+	default:
+		w.end(why)
 	}
-	w.finish()
-
-	select {
-	case <-t.shown:
-	case <-w.peer.gone:
-	case <-t.manager.expired:
+	if w.cut == byLoss {
+		why = byLoss
 	}
-	switch {
-	case w.peer.lost():
-		t.manager.abandon(t.duty, w.exited)
-	case closed(t.shown):
-		t.manager.release(t.duty, t.manager.expired)
-	}
-	t.manager.over(t)
+	w.finish(why)
+	w.letGo()
 }
 
-// ended reports whether the end of the command is known, as far as it will be.
-func (w *watch) ended() bool { return w.exited || w.unknown || w.stranger }
+// why returns why the command is to be watched no longer.
+func (w *watch) why() ending {
+	switch {
+	case w.cut == byLoss:
+		return byLoss
+	case w.ev.exit.Known():
+		return byItself
+	case w.ev.forgotten():
+		return byOblivion
+	case w.cut != watching:
+		return w.cut
+	}
+	return w.told
+}
 
 // until handles what happens until ready reports true, or the deadline if it is
-// not zero. It returns early if the connection ends or Close gives up.
+// not zero. It returns early once the watch is cut. What has come counts before a
+// bound that has passed: of an answer and the end of the time for it, the answer.
 func (w *watch) until(deadline time.Time, ready func() bool) {
-	var enough <-chan time.Time
-	if !deadline.IsZero() {
-		timer := time.NewTimer(time.Until(deadline))
-		defer timer.Stop()
-		enough = timer.C
-	}
 	for {
-		w.lost = w.lost || w.peer.lost()
-		if w.lost || w.expired || w.hurried || ready() {
+		p := w.current()
+		w.receive()
+		if p.lost() {
+			w.cut = byLoss
+		}
+		now := time.Now()
+		w.passBounds(now)
+		if w.cut != watching || ready() || past(deadline, now) {
 			return
 		}
+		w.ask(now)
+		w.alarm.Reset(time.Until(first(deadline, w.poll.due, w.retry, w.timeout, w.doubt, w.hurry)))
 		select {
 		case r := <-w.waits:
 			w.waited(r)
 		case r := <-w.out:
 			w.snapshot(r)
 		case r := <-w.kill:
-			w.kill, w.killErr = nil, r.err
-		case <-w.poll.C:
-			var turn time.Duration
-			if w.idle {
-				turn = w.manager.options.Pace.turn()
-				w.idle = false // it has its turn
-			}
-			switch {
-			case w.settling:
-			case turn > 0:
-				w.poll.Reset(turn)
-			default:
-				w.read()
-			}
+			w.killed(r)
 		case <-w.wake:
-			w.pollSoon()
+			w.poll.soon()
 		case answer := <-w.refreshes:
 			w.refreshed = append(w.refreshed, answer)
 			w.again = w.out != nil
 			w.read()
-		case <-w.stopping:
-			w.stopping, w.stopped = nil, true
-			if w.settling {
-				w.hurry = time.After(endTimeout)
+		case <-w.stop:
+			w.stop = nil
+			w.tell(byStop)
+			if w.phase == reading {
+				w.hurry = time.Now().Add(endTimeout)
 			}
-		case <-w.hurry:
-			w.hurried = true
-		case <-w.timeout:
-			w.timeout, w.timedOut = nil, true
-		case <-w.doubt:
-			w.doubt = nil
-			// A new wait that is not answered means that it runs.
-			w.unknown = w.endedVoid || w.waiting == 0
-		case <-w.peer.gone:
+		case <-w.alarm.C:
+		case <-p.gone:
 		case <-w.manager.expired:
-			w.expired = true
-		case <-enough:
+			w.cut = byImpatience
+		}
+	}
+}
+
+// receive takes the replies that have come.
+func (w *watch) receive() {
+	for {
+		select {
+		case r := <-w.waits:
+			w.waited(r)
+		case r := <-w.out:
+			w.snapshot(r)
+		case r := <-w.kill:
+			w.killed(r)
+		default:
 			return
 		}
+	}
+}
+
+// passBounds takes note of the bounds that have passed.
+func (w *watch) passBounds(now time.Time) {
+	if due(&w.timeout, now) {
+		w.tell(byTimeout)
+	}
+	if due(&w.doubt, now) {
+		switch {
+		case w.ev.shown == voidStatus:
+			w.tell(inSilence)
+		case w.waiting > 0: // a wait that is not answered: it runs
+		case w.ev.waitErr == nil:
+			w.tell(inSilence)
+		case !w.current().client.carriesStatus():
+			w.tell(unwatched)
+		}
+	}
+	if due(&w.hurry, now) {
+		w.cut = byImpatience
+	}
+}
+
+// tell sets why the command is to be watched no longer, unless there is a reason.
+func (w *watch) tell(why ending) {
+	if w.told == watching {
+		w.told = why
+	}
+}
+
+// ask sends the requests that are due.
+func (w *watch) ask(now time.Time) {
+	if due(&w.retry, now) {
+		w.askWait()
+	}
+	if w.phase == reading {
+		w.poll.due = time.Time{}
+	}
+	if past(w.poll.due, now) && w.poll.turn(w.current().client, now) {
+		w.read()
 	}
 }
 
 // askWait sends a terminal/wait_for_exit, unless nothing is to be learned from it
 // any more.
 func (w *watch) askWait() {
-	if w.asked == maxWaits || w.settling || w.reason != "" {
-		return
+	if w.asked < maxWaits && w.phase == running {
+		w.sendWait()
 	}
+}
+
+func (w *watch) sendWait() {
+	p := w.current()
 	w.asked++
 	w.waiting++
-	callTo(w.waits, w.ctx, w.peer.conn.WaitForTerminalExit, acp.WaitForTerminalExitRequest{SessionId: w.peer.session, TerminalId: w.duty.ID})
+	callTo(w.waits, w.ctx, p.conn.WaitForTerminalExit, acp.WaitForTerminalExitRequest{SessionId: p.session, TerminalId: w.term.release.id})
 }
 
-// waited takes an answer to terminal/wait_for_exit.
+// waited takes an answer to terminal/wait_for_exit. One that says that the command
+// has ended, and not how, is what stubs and failed starts say, and no more; an error
+// may pass.
 func (w *watch) waited(r reply[acp.WaitForTerminalExitResponse]) {
 	w.waiting--
-	w.waitErr = r.err
-	if r.err == nil {
-		if w.sawExit(w.manager.options.Profile.exit(r.value.ExitCode, r.value.Signal)) {
-			return
-		}
-		w.startDoubt()
-	}
-	w.pollSoon() // what does the other source say?
-}
-
-// sawExit takes the evidence of an end, and reports whether there is any.
-func (w *watch) sawExit(exit terminal.Exit) bool {
+	err := w.failure(acp.ClientMethodTerminalWaitForExit, r.err)
 	switch {
-	case exit.Known() && !w.exited:
-		w.exited, w.exit = true, exit
-	case exit.Known():
-		w.disputed = w.disputed || exit.Success() != w.exit.Success()
+	case w.ev.waited(r.value.ExitCode, r.value.Signal, err):
+		return
+	case err == nil:
+		w.startDoubt(patience)
+	default:
+		w.startDoubt(longPatience)
+		w.pause = min(max(2*w.pause, retryMin), retryMax)
+		w.retry = time.Now().Add(w.pause)
 	}
-	return w.exited
+	w.poll.soon() // what does the other source say?
 }
 
-// startDoubt is called when the client says that the command has ended, and not
-// how. Stubs and failed starts look like this, and they never say more.
-func (w *watch) startDoubt() {
-	if w.doubt == nil && !w.settling && w.reason == "" {
-		w.doubt = time.After(patience)
+// startDoubt gives the command so long to show that it runs, or how it ended.
+func (w *watch) startDoubt(d time.Duration) {
+	if w.phase == running {
+		w.doubt = first(w.doubt, time.Now().Add(d))
 	}
 }
 
 // read sends a terminal/output unless one is under way, or the end has come.
 func (w *watch) read() {
-	if w.out != nil || w.lost || w.expired {
+	w.poll.due = time.Time{} // the answer sets it
+	if w.out != nil || w.cut != watching {
 		return
 	}
-	w.polled = time.Now()
-	w.out = call(w.ctx, w.peer.conn.TerminalOutput, acp.TerminalOutputRequest{SessionId: w.peer.session, TerminalId: w.duty.ID})
+	p := w.current()
+	w.poll.last = time.Now()
+	w.outOver = w.ev.exit.Known()
+	w.out = call(w.ctx, p.conn.TerminalOutput, acp.TerminalOutputRequest{SessionId: p.session, TerminalId: w.term.release.id})
 }
 
 // snapshot takes an answer to terminal/output.
 func (w *watch) snapshot(r reply[acp.TerminalOutputResponse]) {
-	w.out, w.outErr = nil, r.err
+	w.out = nil
+	err := w.failure(acp.ClientMethodTerminalOutput, r.err)
+	w.ev.read(r.value.ExitStatus, err)
 	grew := false
-	if r.err != nil {
-		w.failed()
-	} else {
-		w.failures = 0
-		w.stream.settled = w.complete
-		if text := w.stream.next(r.value.Output, r.value.Truncated, w.whole); text != "" {
-			grew = true
-			w.update(func(i *terminal.Info) {
-				if i.FirstOutput.IsZero() {
-					i.FirstOutput = time.Now()
-				}
-			})
-			w.output.Write([]byte(text))
+	if err != nil {
+		if w.ev.failures%maxFailures == 0 {
+			w.askWait() // does it still know the terminal?
 		}
-		if s := r.value.ExitStatus; s != nil {
-			w.complete = true
-			if !w.sawExit(w.manager.options.Profile.exit(s.ExitCode, s.Signal)) {
-				w.endedVoid = true
-				w.startDoubt()
-			}
-		}
+	} else if text := w.stream.next(r.value.Output, r.value.Truncated, w.outLast, w.outOver || r.value.ExitStatus != nil); text != "" {
+		grew = true
+		w.write(text)
 	}
-	if grew && w.doubt != nil && !w.endedVoid {
-		w.doubt = time.After(longPatience) // it may well run, whatever was said
+	if w.ev.shown == voidStatus && !w.ev.exit.Known() {
+		w.startDoubt(patience)
+	} else if grew && !w.doubt.IsZero() {
+		w.doubt = time.Now().Add(longPatience) // it may well run, whatever was said
 	}
-	if w.doubt != nil && w.waiting == 0 && w.waitErr == nil {
+	if !w.doubt.IsZero() && w.waiting == 0 && w.ev.waitErr == nil {
 		w.askWait() // how?
 	}
 
-	if w.again && !w.stranger {
+	if w.again && !w.ev.forgotten() {
 		w.again = false
 		w.read()
 		return
 	}
+	answer := seen{err: err}
+	if s := r.value.ExitStatus; s != nil {
+		answer.ended, answer.exit = true, w.ev.profile.exit(s.ExitCode, s.Signal)
+	}
+	w.answer(answer)
+	idle := !w.isRead() && w.doubt.IsZero() && w.ev.failures == 0 && w.told == watching
+	w.poll.next(grew, idle)
+}
+
+// write appends to the output what a snapshot has shown.
+func (w *watch) write(text string) {
+	if !w.ev.output {
+		w.ev.output = true
+		w.update(func(i *terminal.Info) { i.FirstOutput = time.Now() })
+	}
+	w.output.Write([]byte(text))
+}
+
+// answer answers those who wait for a refresh.
+func (w *watch) answer(s seen) {
 	for _, answer := range w.refreshed {
-		answer <- w.peer.failure(w.ctx, acp.ClientMethodTerminalOutput, r.err)
+		answer <- s
 	}
 	w.refreshed = nil
-	w.schedule(grew)
-}
-
-// failed counts a read that failed. If the client knows the terminal in no other
-// way either, it has ended it.
-func (w *watch) failed() {
-	w.failures++
-	switch {
-	case w.waitErr != nil && w.failures > 1:
-		w.stranger = true
-	case w.failures%maxFailures == 0:
-		w.askWait()
-	}
-}
-
-// schedule sets when the output is read next. While nobody reads it is read more
-// and more seldom: if the client never answers terminal/wait_for_exit, the end is
-// seen within about the time that the command ran.
-func (w *watch) schedule(grew bool) {
-	w.idle = !w.isRead() && w.doubt == nil && w.waitErr == nil && w.failures == 0 && !w.stopped && !w.timedOut
-	switch {
-	case w.idle:
-		w.interval = min(2*w.interval, terminal.PollIdle)
-	case grew:
-		w.interval = terminal.PollMin
-	default:
-		w.interval = min(2*w.interval, terminal.PollMax)
-	}
-	w.poll.Reset(w.interval)
-}
-
-// pollSoon makes the output be read at once, or as soon as it may be read again.
-func (w *watch) pollSoon() {
-	w.idle = false
-	w.interval = terminal.PollMin / 2 // schedule doubles it
-	w.poll.Reset(max(0, time.Until(w.polled.Add(terminal.PollMin))))
 }
 
 // readNow reads the output as it is now, if the client answers before deadline.
@@ -340,99 +346,170 @@ func (w *watch) readNow(deadline time.Time) {
 		w.read()
 		w.until(deadline, answered)
 	}
-	if w.out != nil || w.expired {
-		w.outErr = errNoAnswer
+	if w.out != nil || w.cut != watching {
+		w.ev.outErr = w.failure(acp.ClientMethodTerminalOutput, errNoAnswer)
 	}
 }
 
-// lastOutput reads what is left after the end of the command.
-func (w *watch) lastOutput(deadline time.Time) {
-	confirm := !w.manager.options.Profile.CompleteAtExit
-	w.whole, w.settling = !confirm, true
+// lastOutput reads what is left after the end of the command. With confirm it
+// reads once more a little later.
+func (w *watch) lastOutput(deadline time.Time, confirm bool) {
+	w.phase = reading
+	w.outLast = !confirm
 	// A read that is under way may not even be sent: it must not follow the release.
 	w.until(deadline, func() bool { return w.out == nil })
-	if !w.complete || w.outErr != nil || w.out != nil {
+	if w.ev.shown == noStatus || w.ev.outErr != nil || w.out != nil {
 		w.readNow(deadline)
 	}
 	if confirm && w.out == nil {
-		w.until(time.Now().Add(min(confirmAfter, time.Until(deadline))), func() bool { return false })
-		w.whole = true
+		w.until(first(deadline, time.Now().Add(confirmAfter)), func() bool { return false })
+		w.outLast = true
 		w.readNow(deadline)
 	}
 }
 
 // end ends the command: it kills it, waits a little for how it ended, and reads
-// what there is. All of it takes at most endTimeout.
-func (w *watch) end() {
+// what there is. All of it takes at most endTimeout. If the client refuses to kill
+// it, the release must do so, and soon.
+func (w *watch) end(why ending) {
 	deadline := time.Now().Add(endTimeout)
-	w.killErr = errNoAnswer
-	w.kill = call(w.ctx, w.peer.conn.KillTerminal, acp.KillTerminalRequest{SessionId: w.peer.session, TerminalId: w.duty.ID})
-	w.pollSoon() // the end may show in the output only
-	w.until(time.Now().Add(terminal.KillTimeout), func() bool { return w.kill == nil && (w.ended() || w.endedVoid) })
-	if !w.stranger {
-		w.lastOutput(deadline)
+	w.phase = killing
+	p := w.current()
+	w.ev.kill(w.failure(acp.ClientMethodTerminalKill, errNoAnswer))
+	w.kill = call(w.ctx, p.conn.KillTerminal, acp.KillTerminalRequest{SessionId: p.session, TerminalId: w.term.release.id})
+	if w.waiting == 0 {
+		w.sendWait() // one that was answered before tells nothing of the kill
+	}
+	w.poll.soon() // the end may show in the output only
+	mute := why == inSilence || why == unwatched
+	w.until(time.Now().Add(terminal.KillTimeout), func() bool {
+		return w.kill == nil && (mute || w.ev.killErr != nil || w.ev.stage == confirmed || w.ev.forgotten())
+	})
+	refused := w.kill == nil && w.ev.killErr != nil
+	if !w.ev.forgotten() {
+		w.lastOutput(deadline, !refused && !w.ev.profile.CompleteAtExit)
 	}
 }
 
+// killed takes the answer to terminal/kill.
+func (w *watch) killed(r reply[acp.KillTerminalResponse]) {
+	w.kill, w.ev.killErr = nil, w.failure(acp.ClientMethodTerminalKill, r.err)
+}
+
 // finish makes what is known final.
-func (w *watch) finish() {
-	if w.manager.options.Profile.LosesTail && !w.lost {
-		w.output.Write([]byte(w.stream.mark("", after)))
+func (w *watch) finish(why ending) {
+	client := w.current().client
+	if why != byLoss {
+		if w.ev.profile.LosesTail {
+			w.output.Write([]byte(w.stream.mark("", after)))
+		}
+		client.learn(&w.ev)
 	}
 	w.output.Close()
-	outcome, exit, err := w.verdict()
+	outcome, exit, err := w.ev.verdict(why, client.silent())
 	w.update(func(i *terminal.Info) {
 		i.Outcome, i.Exit, i.Err, i.Ended = outcome, exit, err, time.Now()
 	})
 	w.stream = stream{} // its memory
-	for _, answer := range w.refreshed {
-		answer <- err
-	}
+	w.answer(seen{err: err})
 	w.manager.ended(w.term)
 }
 
-// verdict says how the command ended, and what went wrong.
-func (w *watch) verdict() (terminal.Outcome, terminal.Exit, error) {
-	said := func(method string, err error) error { return w.peer.failure(w.ctx, method, err) }
-	outErr := said(acp.ClientMethodTerminalOutput, w.outErr)
-	waitErr := said(acp.ClientMethodTerminalWaitForExit, w.waitErr)
-	switch {
-	case w.lost:
-		return terminal.ConnectionLost, w.exit, fmt.Errorf("acpterm: %w", terminal.ErrConnectionLost)
-	case w.reason == terminal.Unknown && !w.endedVoid && outErr == nil && w.Info().FirstOutput.IsZero():
-		return terminal.Unknown, terminal.Exit{}, fmt.Errorf("acpterm: %w", ErrStub)
-	case w.reason == terminal.Unknown:
-		how := fmt.Errorf("acpterm: %w: the command has ended, it says, and not how", ErrBadReply)
-		return terminal.Unknown, terminal.Exit{}, errors.Join(how, outErr)
-	case w.reason != "":
-		if !w.exited {
-			killErr := w.killErr
-			if killErr == nil {
-				killErr = errNotSaid
-			}
-			outErr = errors.Join(said(acp.ClientMethodTerminalKill, killErr), outErr)
-		}
-		return w.reason, w.exit, outErr
-	case w.exited && w.exit.Success() && (w.disputed || w.unproven() && outErr == nil):
-		how := fmt.Errorf("acpterm: %w: exit code 0, of which terminal/output knows nothing", ErrBadReply)
-		return terminal.Unknown, terminal.Exit{}, how
-	case w.exited && w.exit.Signal != "":
-		return terminal.Signalled, w.exit, outErr
-	case w.exited:
-		return terminal.Exited, w.exit, outErr
-	case w.expired:
-		return terminal.Stopped, w.exit, errors.Join(said(acp.ClientMethodTerminalKill, errNoAnswer), outErr)
-	case w.stranger && !errors.Is(waitErr, errors.ErrUnsupported) && !errors.Is(outErr, errors.ErrUnsupported):
-		return terminal.StoppedByClient, w.exit, waitErr
+// letGo releases the client's terminal.
+func (w *watch) letGo() {
+	p, m := w.current(), w.manager
+	select {
+	case <-w.shown:
+	case <-p.gone:
+	case <-m.expired:
 	}
-	return terminal.Failed, w.exit, errors.Join(waitErr, outErr)
+	switch {
+	case p.lost():
+		p.abandon(w.term.release, w.ev.exit.Known())
+	case closed(w.shown):
+		m.release(p, w.term.release, m.expired)
+	}
+	m.over(w.term)
 }
 
-// errNotSaid is why the end is not known of a command that the client has killed,
-// or says it has: some kill the shell that runs it only.
-var errNotSaid = errors.New("the client has not said that the command has ended")
+// failure translates the error of a request.
+func (w *watch) failure(method string, err error) error {
+	return w.current().failure(w.ctx, method, err)
+}
 
-// unproven reports that nothing but the answer to terminal/wait_for_exit shows
-// that the command has ever run. Some clients answer it with 0 when they could
-// not start it.
-func (w *watch) unproven() bool { return !w.complete && w.Info().FirstOutput.IsZero() }
+// due reports whether at is not zero and has come, and makes it zero then.
+func due(at *time.Time, now time.Time) bool {
+	if !past(*at, now) {
+		return false
+	}
+	*at = time.Time{}
+	return true
+}
+
+// past reports whether at is not zero and has come.
+func past(at, now time.Time) bool { return !at.IsZero() && !now.Before(at) }
+
+// first returns the earliest time that is not zero, or one that is far away.
+func first(times ...time.Time) time.Time {
+	var least time.Time
+	for _, at := range times {
+		if least.IsZero() || !at.IsZero() && at.Before(least) {
+			least = at
+		}
+	}
+	if least.IsZero() {
+		least = time.Now().Add(24 * time.Hour)
+	}
+	return least
+}
+
+// A poll says when an output is read next.
+type poll struct {
+	due      time.Time // zero while a read is under way
+	last     time.Time // when the last read was sent
+	interval time.Duration
+	idle     bool // nobody waits for it, and it has no turn yet
+}
+
+func newPoll() poll {
+	return poll{due: time.Now().Add(terminal.PollMin), interval: terminal.PollMin, idle: true}
+}
+
+// next sets when the output is read next. While it grows it is read often; while it
+// does not, more and more seldom. If the client never answers
+// terminal/wait_for_exit, the end is seen within about the time that the command
+// ran.
+func (p *poll) next(grew, idle bool) {
+	switch p.idle = idle; {
+	case grew && !idle:
+		p.interval = terminal.PollMin
+	case grew:
+		p.interval = min(p.interval, terminal.PollMax)
+	case idle:
+		p.interval = min(2*p.interval, terminal.PollIdle)
+	default:
+		p.interval = min(2*p.interval, terminal.PollMax)
+	}
+	p.due = time.Now().Add(p.interval)
+}
+
+// soon makes the output be read at once, or as soon as it may be read again.
+func (p *poll) soon() {
+	p.idle = false
+	p.interval = terminal.PollMin / 2 // next doubles it
+	p.due = p.last.Add(terminal.PollMin)
+}
+
+// turn reports whether it is the turn of a read that is due, and sets when it is
+// otherwise.
+func (p *poll) turn(c *Client, now time.Time) bool {
+	if !p.idle {
+		return true
+	}
+	p.idle = false
+	wait := c.turn()
+	if wait > 0 {
+		p.due = now.Add(wait)
+	}
+	return wait <= 0
+}

@@ -17,10 +17,11 @@ type peer struct {
 	conn    Conn
 	session acp.SessionId
 	gone    <-chan struct{} // closed when the connection has ended; nil if that is never known
+	client  *Client         // what is known of it
 }
 
-func newPeer(conn Conn, session acp.SessionId) peer {
-	p := peer{conn: conn, session: session}
+func newPeer(conn Conn, session acp.SessionId, client *Client) peer {
+	p := peer{conn: conn, session: session, client: client}
 	if c, ok := conn.(interface{ Done() <-chan struct{} }); ok {
 		p.gone = c.Done()
 	}
@@ -66,13 +67,19 @@ var errNoAnswer = errors.New("the client does not answer")
 func await[R any](p peer, ch chan reply[R], limit time.Duration) reply[R] {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
+	err := errNoAnswer
 	select {
 	case r := <-ch:
 		return r
 	case <-p.gone:
-		return reply[R]{err: terminal.ErrConnectionLost}
+		err = terminal.ErrConnectionLost
 	case <-timer.C:
-		return reply[R]{err: errNoAnswer}
+	}
+	select {
+	case r := <-ch: // it counts, also if the time was up just then
+		return r
+	default:
+		return reply[R]{err: err}
 	}
 }
 

@@ -128,7 +128,7 @@ type Bridge struct {
 	lost     <-chan struct{} // closed when the connection is gone; nil if nobody can tell
 	wire     *wire
 	pace     pacer
-	idle     acpterm.Pace // of reads of the client's terminals
+	client   acpterm.Client // what is known of it
 	close    once
 	quit     chan struct{}
 	watcher  sync.WaitGroup // waits for lost or quit

@@ -57,7 +57,7 @@ func (s *State) prepare(cmd terminal.Command) (terminal.Command, error) {
 // did not run it.
 func (s *State) launch(ctx context.Context, k *command) (terminal.Terminal, error) {
 	if k.route.client {
-		t, err := s.client.Start(context.WithValue(ctx, commandKey{}, k), k.cmd)
+		t, err := s.client.StartWith(ctx, k.cmd, s.hooks(k))
 		switch {
 		case err == nil:
 			return t, nil
@@ -104,86 +104,37 @@ func (s *State) localManager() (terminal.Manager, error) {
 	return s.local, nil
 }
 
-// commandKey is the key, in the context of a start in the client, of its
-// *command.
-type commandKey struct{}
-
-// A gate is the connection as the Manager of the client's terminals has it: it
-// keeps a release behind the updates that embed the terminal, and knows which
-// creates are not answered yet.
-type gate struct {
-	acpterm.Conn
-	s *State
-}
-
-// Done implements what acpterm looks for; nil if nobody can tell.
-func (g gate) Done() <-chan struct{} { return g.s.b.lost }
-
-// noteCreate notes that from now until the client answers nobody knows whether
-// the command runs. It is acpterm's Options.Creating.
-func (s *State) noteCreate(ctx context.Context) {
-	if k, _ := ctx.Value(commandKey{}).(*command); k != nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		k.created = make(chan struct{})
-	}
-}
-
-// CreateTerminal takes the client's answer. One that comes after its command was
-// given up settles with the release of the terminal.
-func (g gate) CreateTerminal(ctx context.Context, p acp.CreateTerminalRequest) (acp.CreateTerminalResponse, error) {
-	k, _ := ctx.Value(commandKey{}).(*command)
-	if k == nil {
-		return g.Conn.CreateTerminal(ctx, p)
-	}
-	s := g.s
-	r, err := g.Conn.CreateTerminal(ctx, p)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	old := s.clients[r.TerminalId]
-	switch {
-	case err != nil, r.TerminalId == "", old != nil && !old.released:
-		close(k.created)
-		return r, err
-	case old != nil: // an id may come again, and overtake the answer to the release
-		close(old.created)
-	}
-	k.clientID = r.TerminalId
-	s.clients[r.TerminalId] = k
-	return r, nil
-}
-
-// ReleaseTerminal releases a terminal that from now on no update embeds: "The
-// terminal must be added before calling terminal/release" (ACP v1, tool call
-// content), and a client may refuse a whole update that names a released one.
-func (g gate) ReleaseTerminal(ctx context.Context, p acp.ReleaseTerminalRequest) (acp.ReleaseTerminalResponse, error) {
-	s := g.s
-	s.mu.Lock()
-	k := s.clients[p.TerminalId]
-	var t terminal.Terminal
-	if k != nil {
-		k.released = true
-		t = k.term
-	}
-	s.mu.Unlock()
-	if t != nil {
-		s.b.judge(t)
-	}
-	if k != nil {
-		wait, cancel := context.WithTimeout(ctx, terminal.ReleaseTimeout/2)
-		s.b.wire.settle(wait, p.TerminalId)
-		cancel()
-	}
-	r, err := g.Conn.ReleaseTerminal(ctx, p)
-	if k != nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.clients[p.TerminalId] == k {
-			delete(s.clients, p.TerminalId)
+// hooks keep the release of the client's terminal behind the updates that embed it,
+// and note as long as nobody knows whether the command runs.
+func (s *State) hooks(k *command) acpterm.Hooks {
+	return acpterm.Hooks{
+		Sent: func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			k.created = make(chan struct{})
+		},
+		Created: func(ctx context.Context, t terminal.Terminal) { s.showCreated(ctx, k, t) },
+		// From the release on no update embeds the terminal: "The terminal must be
+		// added before calling terminal/release" (ACP v1, tool call content), and a
+		// client may refuse a whole update that names a released one.
+		Releasing: func(ctx context.Context) {
+			s.mu.Lock()
+			k.released = true
+			t, id := k.term, k.clientID
+			s.mu.Unlock()
+			if t != nil {
+				s.b.judge(t)
+			}
+			if id != "" {
+				s.b.wire.settle(ctx, id)
+			}
+		},
+		Settled: func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
 			close(k.created)
-		}
+		},
 	}
-	return r, err
 }
 
 // judge asks the client for no more terminals if t, which has ended, was none.
@@ -194,17 +145,20 @@ func (b *Bridge) judge(t terminal.Terminal) {
 }
 
 // showCreated shows a client's terminal in the card of its Call, before it can
-// be released. It is acpterm's Options.Created.
-func (s *State) showCreated(ctx context.Context, t terminal.Terminal) {
-	k, _ := ctx.Value(commandKey{}).(*command)
-	if k == nil || k.call == nil {
-		return
-	}
+// be released.
+func (s *State) showCreated(ctx context.Context, k *command, t terminal.Terminal) {
 	id := acpterm.TerminalID(t)
 	c := k.call
-	c.readReleased()
+	if c != nil {
+		c.readReleased()
+	}
 	s.mu.Lock()
-	if c.usable() != nil || id == "" {
+	k.clientID = id
+	if c == nil {
+		s.mu.Unlock()
+		return
+	}
+	if c.usable() != nil {
 		s.mu.Unlock()
 		return
 	}

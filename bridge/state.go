@@ -33,7 +33,6 @@ type State struct {
 	cards    map[acp.ToolCallId]*Call // open
 	commands map[string]*command      // by id, those that the ledger has
 	showing  map[*command]bool        // those with a goroutine in shows
-	clients  map[string]*command      // by the client's id, from create to release
 	stats    Stats                    // of what has started, and of what was forgotten
 	replayed int                      // updates of records
 	allowed  map[string]bool          // keys that the user has allowed always
@@ -50,18 +49,15 @@ func newState(b *Bridge, id acp.SessionId, cwd string) *State {
 		cards:    make(map[acp.ToolCallId]*Call),
 		commands: make(map[string]*command),
 		showing:  make(map[*command]bool),
-		clients:  make(map[string]*command),
 		allowed:  make(map[string]bool),
 	}
 	s.ledger.Limit(b.opts.MaxTerminals)
-	s.client = acpterm.New(gate{b.conn, s}, id, &acpterm.Options{
-		Creating:     s.noteCreate,
-		Created:      s.showCreated,
+	s.client = acpterm.New(b.conn, id, &acpterm.Options{
 		Dir:          cwd,
 		MaxTerminals: b.opts.MaxTerminals,
 		OutputLimit:  b.opts.ResultLimit,
 		Profile:      b.profile,
-		Pace:         &b.idle,
+		Client:       &b.client,
 		NewID:        b.opts.NewID,
 		Logger:       b.opts.Logger,
 	})

@@ -1,6 +1,6 @@
 // Package ledger records what a session holds: which commands it runs and on
 // whose behalf, which of them a user was shown and no tool-end has taken note
-// of, how many slots are taken, and what a peer must still be told to release.
+// of, and how many slots are taken.
 //
 // It only keeps the books. It starts, stops and releases nothing, so no method
 // blocks, and all of them may be called from any number of goroutines.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -178,40 +177,6 @@ func TestSweepReachesWhatIsStarting(t *testing.T) {
 	if _, err := l.Reserve("a", false); !errors.Is(err, terminal.ErrClosed) {
 		t.Errorf("Reserve after Close: %v", err)
 	}
-}
-
-func TestReleases(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var r ledger.Releases
-		a, ok := r.Hold("a")
-		if !ok {
-			t.Fatal("a new id is held already")
-		}
-		b, _ := r.Hold("b")
-		if again, ok := r.Hold("a"); ok || again != a {
-			t.Errorf("an id that lives: %v, %v", again, ok)
-		}
-		if a.Send(); a.Sent().IsZero() || !b.Sent().IsZero() {
-			t.Errorf("sent: %v, %v", a.Sent(), b.Sent())
-		}
-		var all sync.WaitGroup
-		for range 5 {
-			all.Go(a.Settle)
-		}
-		all.Wait()
-		<-a.Settled()
-		if open := r.Open(); len(open) != 1 || open[0] != b {
-			t.Errorf("open: %v", open)
-		}
-		again, ok := r.Hold("a")
-		if !ok {
-			t.Error("a settled id cannot come again")
-		}
-		a.Settle() // the old one
-		if open := r.Open(); len(open) != 2 || open[1] != again {
-			t.Errorf("open: %v", open)
-		}
-	})
 }
 
 func ExampleLedger() {

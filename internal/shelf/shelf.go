@@ -70,15 +70,30 @@ func (s *Shelf[T]) End(t T) {
 // as long as while says so of the next.
 func (s *Shelf[T]) Evict(while func(T) bool) {
 	for e := s.ended.Front(); e != nil && while(e.Value.(T)); e = s.ended.Front() {
-		t := s.ended.Remove(e).(T)
-		place := s.places[t]
-		s.kept.Remove(place.at)
-		delete(s.places, t)
-		if terminal.Terminal(s.byID[place.id]) == terminal.Terminal(t) { // else a later one has its id
-			delete(s.byID, place.id)
-		}
-		s.evicted(t)
+		s.remove(e)
 	}
+}
+
+// Drop takes away the place of an ended terminal, if it has one.
+func (s *Shelf[T]) Drop(t T) {
+	for e := s.ended.Front(); e != nil; e = e.Next() {
+		if terminal.Terminal(e.Value.(T)) == terminal.Terminal(t) {
+			s.remove(e)
+			return
+		}
+	}
+}
+
+// remove takes away the place of a terminal in ended.
+func (s *Shelf[T]) remove(e *list.Element) {
+	t := s.ended.Remove(e).(T)
+	place := s.places[t]
+	s.kept.Remove(place.at)
+	delete(s.places, t)
+	if terminal.Terminal(s.byID[place.id]) == terminal.Terminal(t) { // else a later one has its id
+		delete(s.byID, place.id)
+	}
+	s.evicted(t)
 }
 
 // Get returns the terminal with this id, and whether it has a place.

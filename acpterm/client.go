@@ -1,0 +1,65 @@
+package acpterm
+
+import (
+	"sync"
+	"time"
+)
+
+// A Client is what the Managers of one connection share: what their commands have
+// shown of how the client treats terminals, and the rate at which outputs are read
+// that nobody waits for. The zero value is ready.
+type Client struct {
+	mu sync.Mutex
+	// guards following
+	next    time.Time // the next idle read
+	carries bool      // an output had an exit status
+	runs    bool      // a command certainly ran, and its last output had none
+	drains  bool      // an output is given out once
+}
+
+// idleRate is how many reads of outputs that nobody waits for are made in a
+// second at most. It is above what 1,000 terminals need at one read in PollIdle
+// each.
+const idleRate = 36
+
+// turn returns how long such a read has to wait for its turn.
+func (c *Client) turn() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	if c.next.Before(now) {
+		c.next = now
+	}
+	wait := c.next.Sub(now)
+	c.next = c.next.Add(time.Second / idleRate)
+	return wait
+}
+
+// learn takes what the client has said of a command that has ended.
+func (c *Client) learn(e *evidence) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case e.shown != noStatus:
+		c.carries = true
+	case e.exit.Known() && e.outErr == nil && (e.output || !e.exit.Success()):
+		c.runs = true
+	}
+}
+
+// carriesStatus reports whether an output has ever told that its command had
+// ended.
+func (c *Client) carriesStatus() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.carries
+}
+
+// silent reports whether the client is known to run commands, and to leave the
+// exit status out of every output: then a command without an output has nothing
+// to prove that it ran.
+func (c *Client) silent() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.runs && !c.carries
+}
