@@ -123,70 +123,50 @@ func (a *Agent) Close() error {
 
 // Serve speaks ACP on in and out until in ends, out breaks or ctx ends. Then it
 // ends every session with all its commands and returns: nil, what Close
-// returned, or why out broke. If it was not the end of in that ended it, in is
-// still read from until that comes.
+// returned, or why out broke. A pipe or socket that nobody reads any more is
+// broken, whether something is written to it (on Linux) or not. If it was not the
+// end of in that ended it, in is still read from until that comes.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, o *Options) error {
 	a := New(o)
-	w := &breakWriter{w: out, broken: make(chan struct{})}
-	guard := acpterm.GuardReader(in)
+	input, feed := io.Pipe()
+	go func() { // ends with in
+		_, err := io.Copy(feed, in)
+		feed.CloseWithError(err)
+	}()
+	w := newLastWriter(out)
+	defer watchReader(out, func() { w.fail(errNoReader) })()
+	guard := acpterm.GuardReader(input)
 	guard.SetLogger(a.opts.Logger)
 	conn := acp.NewAgentSideConnection(a, w, guard)
 	conn.SetLogger(slog.New(discreet{a.opts.Logger.Handler()}))
 	a.Connect(conn)
+	w.done = conn.Done()
 	guard.Open()
 
 	select {
 	case <-conn.Done():
-		// The commands are ending already. What was asked just before the end
-		// gets its answer first; the SDK does not tell when that is written.
-		w.settle()
-		return a.Close()
 	case <-w.broken:
-		return errors.Join(fmt.Errorf("the client stopped listening: %w", w.err), a.Close())
+		// A client that is gone ends both directions, in any order.
+		select {
+		case <-conn.Done():
+		case <-time.After(bothEnds):
+			feed.Close() // nothing can be asked of the client any more
+			<-conn.Done()
+			return errors.Join(fmt.Errorf("the client stopped listening: %w", w.err), a.Close())
+		}
 	case <-ctx.Done():
 		err := a.Close()
 		w.settle() // the answers to the turns that this has cancelled
 		return err
 	}
+	// The commands are ending already. What was asked just before the end gets
+	// its answer first; the SDK does not tell when that is written.
+	w.settle()
+	return a.Close()
 }
 
-// A breakWriter tells when its writer broke. The SDK drops such errors where a
-// notification or an answer is lost, and goes on.
-type breakWriter struct {
-	w      io.Writer
-	writes atomic.Int64
-	once   sync.Once
-	broken chan struct{} // closed by Write; err is valid afterwards
-	err    error
-}
-
-func (b *breakWriter) Write(p []byte) (int, error) {
-	n, err := b.w.Write(p)
-	b.writes.Add(1)
-	if err != nil {
-		b.once.Do(func() {
-			b.err = err
-			close(b.broken)
-		})
-	}
-	return n, err
-}
-
-// settle waits until nothing was written for a while, bounded.
-func (b *breakWriter) settle() {
-	const quiet, limit = 100 * time.Millisecond, time.Second
-	for end := time.Now().Add(limit); time.Now().Before(end); {
-		before := b.writes.Load()
-		select {
-		case <-time.After(quiet):
-		case <-b.broken:
-			return
-		}
-		if b.writes.Load() == before {
-			return
-		}
-	}
-}
+// bothEnds is how long the end of the input may come after that of the output.
+const bothEnds = 100 * time.Millisecond
 
 // Initialize implements [acp.Agent].
 func (a *Agent) Initialize(_ context.Context, req acp.InitializeRequest) (acp.InitializeResponse, error) {

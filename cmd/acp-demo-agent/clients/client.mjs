@@ -9,8 +9,9 @@
 //	{"prompt": "!date"}   ask; more may be asked before the answer comes
 //	{"cancel": true}      session/cancel
 //	{"close": true}       session/close
+//	{"deaf": true}        read the agent's output no more, and leave its input open
 //
-// The end of the input ends the agent's. Each line of the standard output is a
+// The end of the input ends the agent's, whose output is read to its end. Each line of the standard output is a
 // record:
 //
 //	{"from": "agent", "message": {…}}  a message, as it crossed the wire
@@ -24,7 +25,8 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
-import { Readable, Writable } from "node:stream";
+import { Readable } from "node:stream";
+import { setTimeout } from "node:timers/promises";
 import { StringDecoder } from "node:string_decoder";
 import { client, methods, ndJsonStream, PROTOCOL_VERSION, RequestError } from "@agentclientprotocol/sdk";
 
@@ -144,9 +146,14 @@ const app = client({ name: "termbridge-test" })
 const [program, ...args] = config.agent;
 const agent = spawn(program, args, { stdio: ["pipe", "pipe", "inherit"] });
 const exited = once(agent, "exit");
-const wire = ndJsonStream(Writable.toWeb(agent.stdin), Readable.toWeb(agent.stdout));
+// Answers to an agent whose input has ended are lost, and no reason to stop
+// reading, which they are to the SDK.
+let ending = false;
+agent.stdin.on("error", () => {}); // the agent may have gone
+const lines = new WritableStream({ write: (bytes) => void (ending || agent.stdin.write(bytes)) });
+const wire = ndJsonStream(lines, Readable.toWeb(agent.stdout));
 const outgoing = tap("client");
-outgoing.readable.pipeTo(wire.writable).catch(() => {}); // the agent may have gone
+outgoing.readable.pipeTo(wire.writable);
 const connection = app.connect({
   readable: wire.readable.pipeThrough(tap("agent")),
   writable: outgoing.writable,
@@ -162,6 +169,7 @@ await connection.agent.request(initialize, {
 });
 const { sessionId } = await connection.agent.request(session.new, { cwd: config.cwd, mcpServers: [] });
 
+let deaf = false;
 for await (const line of createInterface({ input: process.stdin })) {
   const order = JSON.parse(line);
   // An error is an answer, too, and is in the records.
@@ -172,11 +180,17 @@ for await (const line of createInterface({ input: process.stdin })) {
     await connection.agent.notify(session.cancel, { sessionId });
   } else if (order.close) {
     await connection.agent.request(session.close, { sessionId }).catch(() => {});
+  } else if (order.deaf) {
+    agent.stdout.destroy();
+    deaf = true;
   }
 }
 
-agent.stdin.end();
+ending = true;
+if (!deaf) agent.stdin.end();
 const [code, signal] = await exited;
+// What the agent wrote last is still to be read and done.
+for (let n = 0; n < 50 && terminals.size > 0 && !deaf; n++) await setTimeout(100);
 record({ end: { code, signal, releases } });
 for (const left of terminals.values()) await left.kill();
 process.exit();

@@ -18,7 +18,8 @@ import (
 // A kind is a client and what is special about it.
 type kind struct {
 	name string
-	acpx string // the folder of the package; "" is client.mjs
+	acpx string  // the folder of the package; "" is client.mjs
+	raw  *habits // a raw client with these
 
 	// tree: its kill reaches what a command has started, too.
 	tree bool
@@ -34,6 +35,7 @@ var kinds = []kind{
 	{name: "sdk", tree: true},
 	{name: "acpx", acpx: "acpx", tree: true, sessions: true, refused: 5},
 	{name: "acpx-0.1", acpx: "acpx-0.1", always: true},
+	{name: "raw", raw: &habits{}, tree: true},
 }
 
 // each runs f with every client that want accepts; nil is all.
@@ -68,11 +70,11 @@ const refusal = "The user does not want that"
 // so at every end: all answers came, nothing broke a rule, nothing is left.
 func (k kind) play(t *testing.T, s scene) *rig {
 	t.Helper()
-	r := newRig(t)
+	r := k.rig(t)
 	k.begin(r, s)
 	for i, prompt := range s.prompts {
-		if k.acpx == "" {
-			r.order(map[string]any{"prompt": prompt})
+		if r.order != nil {
+			r.order(order{Prompt: prompt})
 		}
 		if i == 0 && s.during != nil {
 			s.during(r)
@@ -92,6 +94,10 @@ func (k kind) play(t *testing.T, s scene) *rig {
 // begin starts the client; acpx is given its prompt with it.
 func (k kind) begin(r *rig, s scene) {
 	r.Helper()
+	if k.raw != nil {
+		r.startRaw(*k.raw, s)
+		return
+	}
 	if k.acpx != "" {
 		r.start(k.args(r, s, "exec", s.prompts[0])...)
 		return
@@ -110,6 +116,24 @@ func (k kind) begin(r *rig, s scene) {
 	}
 	r.direct = true
 	r.start(script, string(text))
+	r.order = func(o order) {
+		r.Helper()
+		line, err := json.Marshal(o)
+		if err == nil {
+			_, err = r.stdin.Write(append(line, '\n'))
+		}
+		if err != nil {
+			r.Fatal(err)
+		}
+	}
+}
+
+// An order is what a client is told to do: one of these.
+type order struct {
+	Prompt string `json:"prompt,omitempty"`
+	Cancel bool   `json:"cancel,omitempty"`
+	Close  bool   `json:"close,omitempty"` // the session
+	Deaf   bool   `json:"deaf,omitempty"`  // read no more, and leave the agent's input open
 }
 
 // args are the arguments of node that run acpx.
@@ -126,23 +150,11 @@ func (k kind) args(r *rig, s scene, command ...string) []string {
 	return append(args, command...)
 }
 
-// order tells client.mjs what to do.
-func (r *rig) order(o map[string]any) {
-	r.Helper()
-	line, err := json.Marshal(o)
-	if err == nil {
-		_, err = r.stdin.Write(append(line, '\n'))
-	}
-	if err != nil {
-		r.Fatal(err)
-	}
-}
-
 // cancel makes the client cancel the turn, as its user would.
 func (k kind) cancel(r *rig) {
 	r.Helper()
-	if k.acpx == "" {
-		r.order(map[string]any{"cancel": true})
+	if r.order != nil {
+		r.order(order{Cancel: true})
 	} else if err := r.process.Signal(os.Interrupt); err != nil {
 		r.Fatal(err)
 	}
@@ -365,7 +377,7 @@ func TestBackgroundSurvives(t *testing.T) {
 			last: func(r *rig) {
 				r.nothingWith("SCENE=killed")
 				r.running("SCENE=closed", "sleep 300")
-				r.order(map[string]any{"close": true})
+				r.order(order{Close: true})
 				r.nothingWith("SCENE=closed")
 				r.running(r.mark, r.agent)
 			},
@@ -380,7 +392,7 @@ func TestBackgroundSurvives(t *testing.T) {
 func TestBackgroundSurvivesRuns(t *testing.T) {
 	each(t, func(k kind) bool { return k.sessions }, func(t *testing.T, k kind) {
 		line := k.lasting("ready")
-		r := newRig(t)
+		r := k.rig(t)
 		run := func(command ...string) *rig {
 			t.Helper()
 			r := r.again()
@@ -400,14 +412,63 @@ func TestBackgroundSurvivesRuns(t *testing.T) {
 	})
 }
 
+// At the end of its input the agent has all commands killed and released by a
+// client that reads on, and exits; nobody else would end them.
+func TestEndOfInput(t *testing.T) {
+	each(t, func(k kind) bool { return k.acpx == "" }, func(t *testing.T, k kind) {
+		line := k.lasting("ready")
+		r := k.play(t, scene{
+			prompts: []string{"bg -- " + line + "\nbg -- " + line + "\n!true", "bg --input -- " + line},
+			last: func(r *rig) {
+				r.running(r.mark, "sleep 300")
+				r.order(order{Prompt: "!" + line}) // its answer is never seen
+				r.until("its terminal", func(wire []message) bool {
+					return r.count("terminal/wait_for_exit") == 4 && slices.ContainsFunc(wire, func(m message) bool {
+						return slices.Contains(embeds(m.Params.Update), "terminal-4")
+					})
+				})
+			},
+		})
+		check(t, "exit of the client", r.exit.String(), "exit code 0")
+		check(t, "exit of the agent", r.end.Code, new(0))
+		check(t, "kills", r.count("terminal/kill"), 3)
+		check(t, "stderr", r.stderr.String(), "")
+	})
+}
+
+// An agent whose output nobody reads any more ends, with what runs in it, even
+// while it has nothing to write and something holds its input open.
+func TestNobodyReads(t *testing.T) {
+	each(t, func(k kind) bool { return k.acpx == "" }, func(t *testing.T, k kind) {
+		for _, prompt := range []string{"help", "bg -- sleep 300", "bg --input -- sleep 300"} {
+			r := k.rig(t)
+			k.begin(r, scene{})
+			r.order(order{Prompt: prompt})
+			r.until("the answer", func(wire []message) bool { return len(answers(wire)) > 0 })
+			r.order(order{Deaf: true})
+			if k.raw == nil {
+				r.stdin.Close()
+			}
+			r.exits()
+			check(t, prompt+": exit of the agent", r.end.Code, new(1))
+			if s := r.stderr.String(); !strings.Contains(s, "nobody reads the output") {
+				t.Errorf("%s: stderr: %q", prompt, s)
+			}
+			if prompt != "bg -- sleep 300" { // that is the client's own
+				r.nothingWith(r.mark)
+			}
+		}
+	})
+}
+
 // A client that dies says nothing. The agent ends, with what runs in it.
 func TestClientDies(t *testing.T) {
-	each(t, nil, func(t *testing.T, k kind) {
-		r := newRig(t)
+	each(t, func(k kind) bool { return k.raw == nil }, func(t *testing.T, k kind) {
+		r := k.rig(t)
 		const prompt = "run --input --env SCENE=dies -- sleep 300 & wait" // input: not in the client
 		k.begin(r, scene{prompts: []string{prompt}})
-		if k.acpx == "" {
-			r.order(map[string]any{"prompt": prompt})
+		if r.order != nil {
+			r.order(order{Prompt: prompt})
 		}
 		r.running("SCENE=dies", "sleep 300")
 		if err := r.process.Signal(os.Kill); err != nil {

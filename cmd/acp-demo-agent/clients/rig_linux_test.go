@@ -4,6 +4,7 @@
 //
 //	npm ci --prefix cmd/acp-demo-agent/clients
 //
+// What others do differently is played by raw JSON-RPC clients; see [habits].
 // What is judged is the wire as the client saw it, and the processes that are
 // there.
 package clients_test
@@ -94,9 +95,12 @@ type rig struct {
 
 	// direct: the client says the direction of every message.
 	direct bool
+	// order tells the client what to do; nil if that has all been said.
+	order func(order)
 
 	process execenv.Process
 	stdin   io.WriteCloser // closed by the test, or with the process
+	stdout  io.Closer      // what a raw client reads of the agent
 	exited  chan struct{}  // closed when process has ended; exit is valid then
 	exit    terminal.Exit
 
@@ -155,9 +159,12 @@ type ending struct {
 	Releases map[string]int `json:"releases"`
 }
 
-func newRig(t *testing.T) *rig {
+// rig returns a rig for a client of this kind.
+func (k kind) rig(t *testing.T) *rig {
 	t.Helper()
-	installed(t, nodePath) // or there is no need to build
+	if k.raw == nil {
+		installed(t, nodePath) // or there is no need to build
+	}
 	path, err := buildAgent()
 	if err != nil {
 		t.Fatal(err)
@@ -264,21 +271,38 @@ func (r *rig) record(line []byte) {
 		err = json.Unmarshal(raw, &m)
 	}
 
+	r.note(func() {
+		switch {
+		case err != nil:
+			r.faults = append(r.faults, fmt.Sprintf("the client printed %q: %v", line, err))
+		case entry.Fault != "":
+			r.faults = append(r.faults, entry.Fault)
+		case entry.End != nil:
+			r.end = entry.End
+		default:
+			if m.from == "" {
+				m.from = r.sender(m)
+			}
+			r.wire = append(r.wire, m)
+		}
+	})
+}
+
+// recordFrom records a message of one side.
+func (r *rig) recordFrom(side string, line []byte) {
+	r.record(fmt.Appendf(nil, `{"from":%q,"message":%s}`, side, line))
+}
+
+// fault records that a rule was broken.
+func (r *rig) fault(format string, args ...any) {
+	r.note(func() { r.faults = append(r.faults, fmt.Sprintf(format, args...)) })
+}
+
+// note changes what is recorded.
+func (r *rig) note(change func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch {
-	case err != nil:
-		r.faults = append(r.faults, fmt.Sprintf("the client printed %q: %v", line, err))
-	case entry.Fault != "":
-		r.faults = append(r.faults, entry.Fault)
-	case entry.End != nil:
-		r.end = entry.End
-	default:
-		if m.from == "" {
-			m.from = r.sender(m)
-		}
-		r.wire = append(r.wire, m)
-	}
+	change()
 	close(r.changed)
 	r.changed = make(chan struct{})
 }

@@ -1,0 +1,411 @@
+package clients_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/termbridge/termbridge/internal/text"
+	"github.com/termbridge/termbridge/terminal"
+)
+
+// habits are what a raw JSON-RPC client does unlike others, each as clients do
+// that are in use. The zero value does what the protocol says, with real
+// processes in groups of their own.
+type habits struct {
+	args         []string // of the agent
+	capabilities string   // of initialize, as JSON; "" says whether it has terminals
+
+	openInput bool           // commands wait for input that never comes
+	shellOnly syscall.Signal // all that a kill or release does, and to the first process only
+	sameIDs   bool           // an id comes again after its release
+	drained   bool           // terminal/output gives only what is new
+	noExit    bool           // and no exitStatus
+
+	// edit changes an answer to the agent before it is sent.
+	edit func(method string, result map[string]any)
+
+	link time.Duration // what a message takes, in each direction
+}
+
+// A rawClient is a client at work.
+type rawClient struct {
+	*rig
+	habits
+	scene scene
+	send  func(line []byte) // to the agent; nil is the end
+
+	session string
+	mu      sync.Mutex
+	// guards following
+	lastID    int64
+	asked     map[int64]chan json.RawMessage
+	terminals map[string]*child // those not yet released
+	releases  map[string]int
+}
+
+// startRaw starts the agent with a raw client and opens a session.
+func (r *rig) startRaw(h habits, s scene) *rawClient {
+	r.Helper()
+	cmd := exec.Command(r.agent, h.args...)
+	cmd.Dir = r.dir
+	cmd.Env = append(os.Environ(), r.mark)
+	cmd.Stderr = writerFunc(r.keepStderr)
+	stdin, err1 := cmd.StdinPipe()
+	stdout, err2 := cmd.StdoutPipe()
+	if err := errors.Join(err1, err2, cmd.Start()); err != nil {
+		r.Fatal(err)
+	}
+	c := &rawClient{
+		rig: r, habits: h, scene: s,
+		asked: map[int64]chan json.RawMessage{}, terminals: map[string]*child{}, releases: map[string]int{},
+	}
+	c.send = c.slow(func(line []byte) {
+		if line == nil {
+			stdin.Close()
+		} else if _, err := stdin.Write(append(line, '\n')); err == nil {
+			r.recordFrom("client", line)
+		}
+	})
+	r.direct, r.order, r.stdin, r.stdout = true, c.order, endOf(c.send), stdout
+	r.exited = make(chan struct{})
+	all := make(chan struct{}) // closed when all that the agent wrote was received
+	receive := c.slow(func(line []byte) {
+		if line == nil {
+			close(all)
+			return
+		}
+		c.receive(line)
+	})
+	go func() { // ends with the agent, at the latest at the end of the test
+		defer close(r.exited)
+		lines := bufio.NewReaderSize(stdout, 1<<20)
+		for line, err := lines.ReadBytes('\n'); err == nil; line, err = lines.ReadBytes('\n') {
+			receive(line)
+		}
+		receive(nil)
+		<-all
+		_ = cmd.Wait()
+		r.exit = exitOf(cmd.ProcessState.Sys().(syscall.WaitStatus))
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		r.note(func() { r.end = &ending{Code: r.exit.Code, Releases: maps.Clone(c.releases)} })
+	}()
+	r.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-r.exited
+		for _, left := range c.terminals {
+			left.kill(0)
+		}
+	})
+	capabilities := json.RawMessage(h.capabilities)
+	if h.capabilities == "" {
+		capabilities = fmt.Appendf(nil, `{"terminal":%v,"_meta":{"terminal_output":%v}}`, !s.bare, s.display)
+	}
+	c.ask("initialize", map[string]any{"protocolVersion": 1, "clientCapabilities": capabilities})
+	var session struct{ SessionID string }
+	answer := c.wait(c.ask("session/new", map[string]any{"cwd": r.dir, "mcpServers": []any{}}))
+	if err := json.Unmarshal(answer, &session); err != nil || session.SessionID == "" {
+		r.Fatalf("no session: %s\n%s", answer, r.transcript())
+	}
+	c.session = session.SessionID
+	return c
+}
+
+// endOf is the input of the agent, for its Close.
+type endOf func(line []byte)
+
+func (e endOf) Write(p []byte) (int, error) { e(p); return len(p), nil }
+func (e endOf) Close() error                { e(nil); return nil }
+
+// slow returns f behind the link.
+func (c *rawClient) slow(f func([]byte)) func([]byte) {
+	type sent struct {
+		at   time.Time
+		line []byte
+	}
+	queue := make(chan sent, 1<<16) // ends with the process of the test
+	go func() {
+		for s := range queue {
+			time.Sleep(time.Until(s.at.Add(c.link)))
+			f(s.line)
+		}
+	}()
+	return func(line []byte) { queue <- sent{time.Now(), line} }
+}
+
+// write sends a message.
+func (c *rawClient) write(message map[string]any) {
+	message["jsonrpc"] = "2.0"
+	line, err := json.Marshal(message)
+	if err != nil {
+		c.Error(err)
+	}
+	c.send(line)
+}
+
+// ask sends a request and returns where its result will be, or its error.
+func (c *rawClient) ask(method string, params any) <-chan json.RawMessage {
+	c.mu.Lock()
+	c.lastID++
+	id, answer := c.lastID, make(chan json.RawMessage, 1)
+	c.asked[id] = answer
+	c.mu.Unlock()
+	c.write(map[string]any{"id": id, "method": method, "params": params})
+	return answer
+}
+
+func (c *rawClient) wait(answer <-chan json.RawMessage) json.RawMessage {
+	c.Helper()
+	select {
+	case a := <-answer:
+		return a
+	case <-c.exited:
+		c.Fatalf("the agent exited (%s) and did not answer\n%s", c.exit, c.transcript())
+	case <-time.After(patience):
+		c.Fatalf("no answer within %v\n%s", patience, c.transcript())
+	}
+	return nil
+}
+
+func (c *rawClient) order(o order) {
+	switch {
+	case o.Prompt != "":
+		c.ask("session/prompt", map[string]any{"sessionId": c.session, "prompt": []any{map[string]any{"type": "text", "text": o.Prompt}}})
+	case o.Cancel:
+		c.write(map[string]any{"method": "session/cancel", "params": map[string]any{"sessionId": c.session}})
+	case o.Deaf:
+		c.stdout.Close()
+	case o.Close:
+		c.ask("session/close", map[string]any{"sessionId": c.session})
+	}
+}
+
+// receive takes a line of the agent's.
+func (c *rawClient) receive(line []byte) {
+	c.recordFrom("agent", line)
+	var m struct {
+		ID            json.RawMessage
+		Method        string
+		Params        terminalCall
+		Result, Error json.RawMessage
+	}
+	if err := json.Unmarshal(line, &m); err != nil {
+		c.fault("the agent wrote %q: %v", line, err)
+		return
+	}
+	switch {
+	case m.Method == "":
+		var id int64
+		_ = json.Unmarshal(m.ID, &id)
+		c.mu.Lock()
+		answer := c.asked[id]
+		delete(c.asked, id)
+		c.mu.Unlock()
+		if answer == nil {
+			c.fault("an answer to what was not asked: %s", line)
+			return
+		}
+		if m.Result == nil {
+			m.Result = m.Error
+		}
+		answer <- m.Result
+	case m.ID != nil:
+		serve := c.serve(m.Method, m.Params)
+		go func() { // ends with the command that it waits for
+			answer := map[string]any{"id": m.ID}
+			result, err := serve()
+			if err != nil {
+				answer["error"] = map[string]any{"code": -32603, "message": err.Error()}
+			} else {
+				if c.edit != nil {
+					c.edit(m.Method, result)
+				}
+				answer["result"] = result
+			}
+			c.write(answer)
+		}()
+	}
+}
+
+// A terminalCall has the params of every terminal/* request.
+type terminalCall struct {
+	TerminalID      string
+	Command         string
+	Args            []string
+	Cwd             string
+	OutputByteLimit *int
+	Env             []struct{ Name, Value string }
+}
+
+// serve returns what does what the agent asks, of the terminal that the id names
+// now.
+func (c *rawClient) serve(method string, req terminalCall) func() (map[string]any, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := c.terminals[req.TerminalID]
+	switch {
+	case method == "terminal/create":
+		return func() (map[string]any, error) { return c.create(req) }
+	case t == nil:
+		c.fault("%s names %q, which is no terminal now", method, req.TerminalID)
+	case method == "terminal/output":
+		return func() (map[string]any, error) { return t.output(c.drained, c.noExit), nil }
+	case method == "terminal/wait_for_exit":
+		return func() (map[string]any, error) { <-t.exited; return t.status(), nil }
+	case method == "terminal/release":
+		delete(c.terminals, req.TerminalID)
+		c.releases[req.TerminalID]++
+		fallthrough
+	case method == "terminal/kill":
+		return func() (map[string]any, error) { t.kill(c.shellOnly); return map[string]any{}, nil }
+	}
+	return func() (map[string]any, error) { return nil, fmt.Errorf("no %s for %q", method, req.TerminalID) }
+}
+
+func (c *rawClient) create(req terminalCall) (map[string]any, error) {
+	if c.scene.refuse {
+		return nil, errors.New(refusal)
+	}
+	t, err := newChild(req, c.dir, c.openInput)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := len(c.releases) + 1
+	if c.sameIDs {
+		for n = 1; c.terminals[fmt.Sprintf("terminal-%d", n)] != nil; n++ {
+		}
+	}
+	id := fmt.Sprintf("terminal-%d", n)
+	c.terminals[id] = t
+	c.releases[id] += 0
+	return map[string]any{"terminalId": id}, nil
+}
+
+// A child is a process that the agent has asked for.
+type child struct {
+	cmd    *exec.Cmd
+	limit  int
+	exited chan struct{} // closed when cmd has been waited for
+
+	mu sync.Mutex
+	// guards following
+	text      []byte // of the output
+	read      int    // of text, by drained outputs
+	truncated bool
+}
+
+func newChild(req terminalCall, dir string, openInput bool) (*child, error) {
+	t := &child{cmd: exec.Command(req.Command, req.Args...), limit: 1 << 20, exited: make(chan struct{})}
+	if req.OutputByteLimit != nil {
+		t.limit = *req.OutputByteLimit
+	}
+	t.cmd.Dir = dir
+	if req.Cwd != "" {
+		t.cmd.Dir = req.Cwd
+	}
+	t.cmd.Env = os.Environ()
+	for _, e := range req.Env {
+		t.cmd.Env = append(t.cmd.Env, e.Name+"="+e.Value)
+	}
+	t.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	out, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer w.Close()
+	t.cmd.Stdout, t.cmd.Stderr = w, w
+	if openInput {
+		_, err = t.cmd.StdinPipe() // closed by Wait
+	}
+	if err = errors.Join(err, t.cmd.Start()); err != nil {
+		out.Close()
+		return nil, err
+	}
+	go func() { // ends with the last holder of the output
+		defer out.Close()
+		_, _ = io.Copy(writerFunc(t.keep), out)
+	}()
+	go func() { // ends with the process
+		_ = t.cmd.Wait()
+		close(t.exited)
+	}()
+	return t, nil
+}
+
+func (t *child) keep(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = append(t.text, p...)
+	if tail := text.Tail(t.text, t.limit); len(tail) < len(t.text) {
+		t.read = max(0, t.read-(len(t.text)-len(tail)))
+		t.text, t.truncated = slices.Clone(tail), true
+	}
+	return len(p), nil
+}
+
+func (t *child) output(drained, noExit bool) map[string]any {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	from := 0
+	if drained {
+		from, t.read = t.read, len(t.text)
+	}
+	answer := map[string]any{"output": string(t.text[from:]), "truncated": t.truncated}
+	if !noExit && t.over() {
+		answer["exitStatus"] = t.status()
+	}
+	return answer
+}
+
+func (t *child) over() bool {
+	select {
+	case <-t.exited:
+		return true
+	default:
+		return false
+	}
+}
+
+// status is how the process has exited.
+func (t *child) status() map[string]any {
+	exit := exitOf(t.cmd.ProcessState.Sys().(syscall.WaitStatus))
+	status := map[string]any{"exitCode": exit.Code, "signal": nil}
+	if exit.Signal != "" {
+		status["signal"] = exit.Signal
+	}
+	return status
+}
+
+func exitOf(status syscall.WaitStatus) terminal.Exit {
+	if status.Signaled() {
+		return terminal.Exit{Signal: unix.SignalName(status.Signal())}
+	}
+	return terminal.Exit{Code: new(status.ExitStatus())}
+}
+
+// kill ends the group; a signal goes to the first process only, come what may.
+func (t *child) kill(shellOnly syscall.Signal) {
+	if t.over() {
+		return
+	}
+	if shellOnly != 0 {
+		_ = t.cmd.Process.Signal(shellOnly)
+		return
+	}
+	_ = syscall.Kill(-t.cmd.Process.Pid, syscall.SIGKILL)
+	<-t.exited
+}
