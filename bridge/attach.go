@@ -1,6 +1,8 @@
 package bridge
 
 import (
+	"cmp"
+
 	acp "github.com/coder/acp-go-sdk"
 	"github.com/termbridge/termbridge/terminal"
 )
@@ -39,10 +41,7 @@ type Card struct {
 // that has ended, and for an id that is open or empty, the Call's methods fail.
 func (t *Turn) Attach(id acp.ToolCallId, cmd terminal.Command) (*Call, Card) {
 	s := t.s
-	c := t.newCall(acp.SessionUpdateToolCall{ToolCallId: id, Status: acp.ToolCallStatusInProgress})
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c.attached, c.sent = true, true
+	c := t.newCall(acp.SessionUpdateToolCall{ToolCallId: id, Status: acp.ToolCallStatusInProgress}, true)
 	card := Card{Presentation: PresentText, Status: acp.ToolCallStatusInProgress}
 	r, err := s.b.route(cmd)
 	switch {
@@ -50,13 +49,7 @@ func (t *Turn) Attach(id acp.ToolCallId, cmd terminal.Command) (*Call, Card) {
 	case r.client:
 		card.Presentation = PresentClient
 	case s.b.display:
-		dir := cmd.Dir
-		if dir == "" {
-			dir = s.cwd
-		}
-		c.terminal = new(displayTerminal)
-		shown := acp.SessionUpdateToolCall{ToolCallId: id}
-		addTerminal(&shown, dir)
+		shown := c.card.attached(cmp.Or(cmd.Dir, s.cwd))
 		card.Presentation, card.Content, card.Meta = PresentDisplay, shown.Content, shown.Meta
 	}
 	return c, card

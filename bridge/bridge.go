@@ -52,6 +52,7 @@ import (
 
 	acp "github.com/coder/acp-go-sdk"
 	"github.com/termbridge/termbridge/acpterm"
+	"github.com/termbridge/termbridge/bridge/internal/updates"
 	"github.com/termbridge/termbridge/execenv"
 	"github.com/termbridge/termbridge/terminal"
 )
@@ -83,8 +84,8 @@ type Options struct {
 	Policy Policy
 
 	// Local makes the Manager of a session's local commands, when the first of
-	// them starts. The State closes it. Nil is a localterm.Manager in the
-	// session's working directory.
+	// them starts. The State closes it. It may use the State, but it cannot start a
+	// local command. Nil is a localterm.Manager in the session's working directory.
 	Local func(acp.SessionId) terminal.Manager
 
 	// Pipes has Exec and StartBackground ask for no terminal (Command.TTY)
@@ -126,8 +127,8 @@ type Bridge struct {
 	display  bool            // the client shows display-only terminals
 	profile  acpterm.Profile // of the client
 	lost     <-chan struct{} // closed when the connection is gone; nil if nobody can tell
-	wire     *wire
-	pace     pacer
+	queue    *updates.Queue
+	limiter  *updates.Limiter
 	client   acpterm.Client // what is known of it
 	close    once
 	quit     chan struct{}
@@ -174,6 +175,7 @@ func New(conn acpterm.Conn, init acp.InitializeRequest, options *Options) *Bridg
 	if o.ResultLimit <= 0 {
 		o.ResultLimit = terminal.DefaultResultLimit
 	}
+	o.ResultLimit = min(o.ResultLimit, maxResult)
 	if o.NewID == nil {
 		var n atomic.Int64
 		o.NewID = func() string { return "t" + strconv.FormatInt(n.Add(1), 10) }
@@ -181,6 +183,7 @@ func New(conn acpterm.Conn, init acp.InitializeRequest, options *Options) *Bridg
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	o.Logger = slog.New(guardedHandler{o.Logger.Handler()})
 	if o.Profiles == nil {
 		o.Profiles = acpterm.DefaultProfiles()
 	}
@@ -191,12 +194,17 @@ func New(conn acpterm.Conn, init acp.InitializeRequest, options *Options) *Bridg
 	if c, ok := conn.(interface{ Done() <-chan struct{} }); ok {
 		b.lost = c.Done()
 	}
-	b.wire = &wire{conn: conn, lost: b.lost}
+	b.queue = updates.NewQueue(conn.SessionUpdate, b.lost)
+	b.limiter = updates.NewLimiter(terminal.DisplayRate)
 	if b.lost != nil {
 		b.watcher.Go(b.watch)
 	}
 	return b
 }
+
+// maxResult is more than any output has; the sums that it is part of do not
+// overflow.
+const maxResult = 1 << 30
 
 // errNoTerminals is why a client is not asked for a terminal. An agent must not
 // even try: "If terminal is false or not present, the Agent MUST NOT attempt to
@@ -224,6 +232,9 @@ func (b *Bridge) Session(id acp.SessionId, cwd string) (*State, error) {
 		return nil, errors.New("bridge: a session without an id")
 	case !filepath.IsAbs(cwd):
 		return nil, fmt.Errorf("bridge: session %q: working directory %q is not absolute", id, cwd)
+	}
+	if err := updates.CheckID(string(id)); err != nil {
+		return nil, fmt.Errorf("bridge: a session: %w", err)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -270,14 +281,18 @@ func (b *Bridge) states() []*State {
 func (b *Bridge) Close() error { return b.close.do(b.shut) }
 
 func (b *Bridge) shut() error {
-	b.mu.Lock()
-	b.closed = true
-	b.mu.Unlock()
+	b.refuse()
 	close(b.quit)
 	err := b.closeSessions()
 	b.watcher.Wait()
-	b.wire.close(lastWords)
 	return err
+}
+
+// refuse lets no session begin.
+func (b *Bridge) refuse() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
 }
 
 // A once runs a function once, for all who call do. Unlike with sync.Once they
@@ -341,16 +356,58 @@ func (b *Bridge) delegates() error {
 
 // stopDelegating asks the client for no more terminals, because of err.
 func (b *Bridge) stopDelegating(err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.noClient == nil {
-		b.noClient = err
+	if b.setNoClient(err) {
 		b.opts.Logger.Warn("bridge: the client is asked for no more terminals", "err", err)
 	}
 }
 
+// setNoClient reports whether err is the first reason.
+func (b *Bridge) setNoClient(err error) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.noClient != nil {
+		return false
+	}
+	b.noClient = err
+	return true
+}
+
 // gone reports whether the connection has ended.
 func (b *Bridge) gone() bool { return closed(b.lost) }
+
+// closed reports whether c is closed; a nil channel is not.
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// A guardedHandler is a slog.Handler of others: a panic in it is an error of the
+// record alone.
+type guardedHandler struct{ slog.Handler }
+
+func (h guardedHandler) Enabled(ctx context.Context, l slog.Level) (enabled bool) {
+	_ = guard(func() { enabled = h.Handler.Enabled(ctx, l) })
+	return enabled
+}
+
+func (h guardedHandler) Handle(ctx context.Context, r slog.Record) (err error) {
+	if failure := guard(func() { err = h.Handler.Handle(ctx, r) }); failure != nil {
+		return failure
+	}
+	return err
+}
+
+func (h guardedHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return guardedHandler{h.Handler.WithAttrs(attrs)}
+}
+
+func (h guardedHandler) WithGroup(name string) slog.Handler {
+	return guardedHandler{h.Handler.WithGroup(name)}
+}
 
 // Manager returns a [terminal.Manager] over all sessions. Start runs a command
 // in the session that the label [SessionLabel] names, or in the only one. Close

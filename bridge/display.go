@@ -2,12 +2,12 @@ package bridge
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"strings"
 	"time"
 
 	acp "github.com/coder/acp-go-sdk"
+	"github.com/termbridge/termbridge/bridge/internal/updates"
 	"github.com/termbridge/termbridge/internal/text"
 	"github.com/termbridge/termbridge/terminal"
 )
@@ -18,7 +18,7 @@ import (
 // _meta.terminal_output, an appended piece, and _meta.terminal_exit on
 // tool_call_updates (and nowhere else). A tool call has one, whose id is its own.
 //
-// The State's mu guards it.
+// The card's mu guards it.
 type displayTerminal struct {
 	used   bool          // a command was shown in it
 	live   int           // commands that are being shown in it
@@ -35,7 +35,11 @@ func addTerminal(card *acp.SessionUpdateToolCall, cwd string) {
 	if card.Meta == nil {
 		card.Meta = make(map[string]any)
 	}
-	card.Meta["terminal_info"] = map[string]any{"terminal_id": id, "cwd": cwd}
+	info := map[string]any{"terminal_id": id}
+	if text.JSONLen(cwd) <= updates.MaxID { // a part of it would be another directory
+		info["cwd"] = cwd
+	}
+	card.Meta["terminal_info"] = info
 }
 
 // end adds the exit to the final update, unless something is still shown.
@@ -44,7 +48,10 @@ func (d *displayTerminal) end(u *acp.SessionToolCallUpdate, id acp.ToolCallId) {
 		return
 	}
 	d.exited = true
-	exit := map[string]any{"terminal_id": string(id), "exit_code": d.exit.Code, "signal": nil}
+	exit := map[string]any{"terminal_id": string(id), "exit_code": nil, "signal": nil}
+	if d.exit.Code != nil {
+		exit["exit_code"] = *d.exit.Code
+	}
 	if d.exit.Signal != "" {
 		exit["signal"] = d.exit.Signal
 	}
@@ -53,61 +60,75 @@ func (d *displayTerminal) end(u *acp.SessionToolCallUpdate, id acp.ToolCallId) {
 
 // A displayPresenter shows a local command in the display terminal of its Call.
 // It goes on when the Call has ended.
-type displayPresenter struct{ k *command }
+type displayPresenter struct {
+	*card
+	t terminal.Terminal
+}
 
-func (p *displayPresenter) presentation() Presentation { return PresentDisplay }
-func (p *displayPresenter) embeds() string             { return "" } // the card has it from the start
-func (p *displayPresenter) stands() string             { return "" }
+// failed shows why there is no more to see.
+func (p displayPresenter) failed(words string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.send(&excerpt{head: "\n" + words + "\n"}, p.room())
+}
 
-func (p *displayPresenter) follow(ctx context.Context) {
-	p.output(ctx)
-	c, s := p.k.call, p.k.call.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	d := c.terminal
+// done notes that all is shown. The last command that is shown says how it ended.
+func (p displayPresenter) done() {
+	var exit terminal.Exit
+	defer func() { p.exit(exit) }() // whatever the terminal does
+	exit = p.t.Info().Exit
+}
+
+func (p displayPresenter) exit(exit terminal.Exit) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	d := p.terminal
 	d.live--
-	d.exit = p.k.term.Info().Exit
-	if c.over && d.live == 0 && !d.exited {
+	d.exit = exit
+	if p.stage == over && d.live == 0 && !d.exited {
 		var u acp.SessionToolCallUpdate
-		d.end(&u, c.id)
-		s.put(c, u)
+		d.end(&u, p.id)
+		p.put(u)
 	}
 }
 
-// output sends the output until its end. Sending waits for the client to read,
+// follow sends the output until its end. Sending waits for the client to read,
 // and while it waits output adds up; what is too much for a line is left out of
 // the middle, and can be read by cursor as ever.
-func (p *displayPresenter) output(ctx context.Context) {
-	c, s, t := p.k.call, p.k.call.s, p.k.term
+func (p displayPresenter) follow(ctx context.Context) {
+	var r liveReader
 	room := p.room()
-	var cursor int64
-	var next time.Time
-	for {
-		o, err := t.ReadOutput(ctx, cursor, c.quiet())
-		switch {
-		case err != nil:
-			return
-		case o.Text == "" && o.EOF():
-			return
-		case o.Text == "" && !o.Truncated:
-			c.keepAlive()
-			continue
-		}
-		if sleep(ctx, time.Until(next)) != nil || s.b.pace.wait(ctx) != nil {
+	for r.more(ctx, p.card, p.t) {
+		if r.pause(ctx) != nil || p.limiter.Wait(ctx) != nil {
 			return
 		}
 		var e excerpt
-		if cursor, err = e.read(ctx, t, cursor); err != nil {
+		if r.read(ctx, p.t, e.add) != nil {
 			return
 		}
-		s.mu.Lock()
-		u := s.put(c, *displayOutput(c.id, c.terminal.crlf(&e, room)))
-		s.mu.Unlock()
-		next = time.Now().Add(terminal.DisplayInterval)
-		if u == nil || s.b.wire.wait(ctx, u) != nil {
+		if !p.wait(ctx, p.show(&e, room)) {
 			return
 		}
+		r.next = time.Now().Add(terminal.DisplayInterval)
 	}
+}
+
+func (p displayPresenter) show(e *excerpt, room int) *updates.Update {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.send(e, room)
+}
+
+// send queues a piece of output. Called with the card's mu held.
+func (p displayPresenter) send(e *excerpt, room int) *updates.Update {
+	p.last = time.Now()
+	p.latest = p.out.Put(acp.SessionUpdate{ToolCallUpdate: displayOutput(p.id, p.terminal.crlf(e, room))})
+	return p.latest
+}
+
+// room returns how many bytes of JSON of data fit an update.
+func (p displayPresenter) room() int {
+	return int(updates.Rest(p.empty + updates.Size(displayOutput(p.id, "").Meta)))
 }
 
 // displayOutput appends data to the display terminal of a tool call.
@@ -117,21 +138,14 @@ func displayOutput(id acp.ToolCallId, data string) *acp.SessionToolCallUpdate {
 	}}
 }
 
-// room returns how many bytes of JSON of data fit an update.
-func (p *displayPresenter) room() int {
-	c := p.k.call
-	size, _ := lineSize(acp.SessionNotification{SessionId: c.s.id, Update: acp.SessionUpdate{ToolCallUpdate: displayOutput(c.id, "")}})
-	return max(terminal.MaxUpdateLine-size, 256)
-}
-
 // displayMark stands in a display terminal for bytes that were left out. It ends
 // whatever attributes were on.
 const displayMark = "\x1b[0m\r\n[... %d bytes skipped ...]\r\n"
 
-// crlf returns an excerpt as a terminal needs it, in at most max bytes of JSON: a
+// crlf returns an excerpt as a terminal needs it, in at most limit bytes of JSON: a
 // line feed alone, as programs without a terminal write it, also returns the
 // carriage.
-func (d *displayTerminal) crlf(e *excerpt, max int) string {
+func (d *displayTerminal) crlf(e *excerpt, limit int) string {
 	convert := func(s string) string {
 		var b strings.Builder
 		b.Grow(len(s) + len(s)/16)
@@ -156,14 +170,11 @@ func (d *displayTerminal) crlf(e *excerpt, max int) string {
 	}
 	if e.skipped == 0 {
 		whole := convert(e.head + e.tail)
-		if jsonLen(whole) <= max {
-			return whole
-		}
-		return middle(whole, max, displayMark)
+		return updates.Middle(whole, limit, displayMark)
 	}
 	head := convert(e.head)
 	d.cr = false
-	return join(head, convert(e.tail), e.skipped, max, displayMark)
+	return updates.Cut(head, convert(e.tail), e.skipped, limit, displayMark)
 }
 
 // An excerpt is the start and the end of a piece of output: what it holds is
@@ -192,37 +203,45 @@ func (e *excerpt) add(s string) {
 // maxReads bounds how much is read for one update: a writer may be faster.
 const maxReads = 64
 
-// read adds the output of t from cursor on that is there, and returns the cursor
-// behind it.
-func (e *excerpt) read(ctx context.Context, t terminal.Terminal, cursor int64) (int64, error) {
+// A liveReader reads the output of a running command, an update's worth at a time.
+type liveReader struct {
+	cursor int64
+	next   time.Time // when the next update may be sent
+}
+
+// more waits for output, and keeps the card alive meanwhile. It reports whether
+// there is some.
+func (r *liveReader) more(ctx context.Context, c *card, t terminal.Terminal) bool {
+	for {
+		o, err := t.ReadOutput(ctx, r.cursor, c.quiet())
+		switch {
+		case err != nil, o.Text == "" && o.EOF():
+			return false
+		case o.Text != "" || o.Truncated:
+			return true
+		}
+		c.keepAlive()
+	}
+}
+
+// pause waits until the next update may be sent.
+func (r *liveReader) pause(ctx context.Context) error { return updates.Sleep(ctx, time.Until(r.next)) }
+
+// read gives the output that is there to add.
+func (r *liveReader) read(ctx context.Context, t terminal.Terminal, add func(string)) error {
 	for range maxReads {
-		o, err := t.ReadOutput(ctx, cursor, 0)
+		o, err := t.ReadOutput(ctx, r.cursor, 0)
 		if err != nil {
-			return cursor, err
+			return err
 		}
 		if o.Truncated {
-			e.add(text.Cancel + terminal.GapMark)
+			add(text.Cancel + terminal.GapMark)
 		}
-		e.add(o.Text)
-		cursor = o.NextCursor
+		add(o.Text)
+		r.cursor = o.NextCursor
 		if !o.More {
 			break
 		}
 	}
-	return cursor, nil
-}
-
-// join returns head and tail around a mark for the skipped bytes between them
-// and what is cut of both, in at most max bytes of JSON.
-func join(head, tail string, skipped, max int, mark string) string {
-	room := max - jsonLen(fmt.Sprintf(mark, skipped+len(head)+len(tail)))
-	h := jsonHead(head, room/3)
-	if i := strings.LastIndexByte(h, '\n'); i >= len(h)/2 {
-		h = h[:i+1]
-	}
-	t := jsonTail(tail, room-jsonLen(h))
-	if i := strings.IndexByte(t, '\n'); i >= 0 && i < len(t)/2 {
-		t = t[i+1:]
-	}
-	return h + fmt.Sprintf(mark, skipped+len(head)-len(h)+len(tail)-len(t)) + t
+	return nil
 }

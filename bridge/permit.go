@@ -9,6 +9,7 @@ import (
 
 	acp "github.com/coder/acp-go-sdk"
 	"github.com/termbridge/termbridge/acpterm"
+	"github.com/termbridge/termbridge/bridge/internal/updates"
 )
 
 // ErrDenied is wrapped by the error of a [Call.Permit] that the user refused.
@@ -33,8 +34,15 @@ const (
 const answerGrace = time.Second
 
 // Permit asks the user whether the command that the card shows may run, by
-// session/request_permission, and returns nil if it may. The user can allow it
-// once, allow it always, or reject it. Allowed always are, until the session
+// session/request_permission, and returns nil if it may. The user sees the title and
+// the rawInput of the card and decides by them, so both must show all that changes
+// what runs: rawInput the command line, or the words and that no shell runs them,
+// the shell, the directory, the environment, whether it runs in the background and
+// takes input, its timeout, and where it runs; and the title what is unusual of
+// that, before the command, whose end a client may cut off. Control and
+// bidirectional characters in both are spelled out, and a cut is marked.
+//
+// The user can allow it once, allow it always, or reject it. Allowed always are, until the session
 // closes, all Calls that ask with the same key, which are not asked again; "" is
 // no key, and that option is not offered.
 //
@@ -45,26 +53,27 @@ const answerGrace = time.Second
 // After an error the final status of the Call is failed, and its card says why
 // unless End does. Permit starts nothing and holds nothing back: the caller runs
 // the command or does not.
-func (c *Call) Permit(ctx context.Context, key string) error {
+func (c *Call) Permit(ctx context.Context, key string) (err error) {
 	q, err := c.ask(ctx, key)
 	if err != nil || q == nil {
 		return err
 	}
+	defer func() { c.asked(q, err) }()
 	if q.shown != nil {
-		err = c.s.b.wire.wait(q.ctx, q.shown)
+		err = q.shown.Wait(q.ctx)
 	}
 	if err == nil {
 		err = q.put(c, key)
 	}
-	return c.asked(q, err)
+	return err
 }
 
 // A question is a Permit under way.
 type question struct {
-	request acp.RequestPermissionRequest
-	shown   *update         // the card that it is about; nil if it is shown already
-	ctx     context.Context // of the wait for the answer
-	cancel  context.CancelCauseFunc
+	face   acp.SessionUpdateToolCall // what it is about
+	shown  *updates.Update           // the card that it is about; nil if it is shown already
+	ctx    context.Context           // of the wait for the answer
+	cancel context.CancelCauseFunc
 }
 
 // ask prepares the question, nil if it need not be asked. If there is one,
@@ -74,6 +83,7 @@ func (c *Call) ask(ctx context.Context, key string) (*question, error) {
 	if ctx.Err() != nil {
 		return nil, s.failure(ctx, nil)
 	}
+	local := s.b.routesLocally()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := c.usable(); err != nil {
@@ -82,42 +92,34 @@ func (c *Call) ask(ctx context.Context, key string) (*question, error) {
 	if key != "" && s.allowed[key] {
 		return nil, nil
 	}
-	if !slices.ContainsFunc(c.commands, (*command).live) {
-		c.card.Status = acp.ToolCallStatusPending
-	}
 	q := &question{}
 	var err error
-	if c.sent {
-		q.shown = s.put(c, acp.SessionToolCallUpdate{Status: &c.card.Status})
-	} else {
-		q.shown, err = c.openAny()
-	}
-	if err == nil {
-		err = q.fill(c, key != "")
-	}
-	if err != nil {
+	runs := slices.ContainsFunc(c.commands, (*command).live)
+	if q.shown, q.face, err = c.card.ask(!runs, local); err != nil {
 		c.failed = true
 		return nil, err
 	}
 	q.ctx, q.cancel = context.WithCancelCause(ctx)
 	c.questions = append(c.questions, q)
-	c.turn.enter()
+	c.enter()
 	return q, nil
 }
 
-// fill makes the request. It is no session/update, but what it says of the card
-// is bounded as if it were. Called with mu held.
-func (q *question) fill(c *Call, always bool) error {
-	u := &acp.SessionToolCallUpdate{ToolCallId: c.id, Status: new(c.card.Status), Locations: c.card.Locations, RawInput: c.card.RawInput}
-	if c.card.Title != "" {
-		u.Title = new(c.card.Title)
+// request makes the request. It is no session/update, but what it says of the
+// card is bounded as if it were, and hides nothing.
+func (q *question) request(c *Call, always bool) (acp.RequestPermissionRequest, error) {
+	u := &acp.SessionToolCallUpdate{
+		ToolCallId: c.id, Status: &q.face.Status, Locations: q.face.Locations, RawInput: updates.VisibleRaw(q.face.RawInput),
 	}
-	if c.card.Kind != "" {
-		u.Kind = new(c.card.Kind)
+	if q.face.Title != "" {
+		u.Title = &q.face.Title
 	}
-	n, err := fit(acp.SessionNotification{SessionId: c.s.id, Update: acp.SessionUpdate{ToolCallUpdate: u}}, true)
+	if q.face.Kind != "" {
+		u.Kind = &q.face.Kind
+	}
+	n, err := updates.Force(c.card.out.Notification(acp.SessionUpdate{ToolCallUpdate: u}))
 	if err != nil {
-		return err
+		return acp.RequestPermissionRequest{}, err
 	}
 	u = n.Update.ToolCallUpdate
 	options := []acp.PermissionOption{
@@ -128,10 +130,9 @@ func (q *question) fill(c *Call, always bool) error {
 	if !always {
 		options = slices.Delete(options, 1, 2)
 	}
-	q.request = acp.RequestPermissionRequest{SessionId: c.s.id, Options: options, ToolCall: acp.ToolCallUpdate{
+	return acp.RequestPermissionRequest{SessionId: c.s.id, Options: options, ToolCall: acp.ToolCallUpdate{
 		ToolCallId: c.id, Status: u.Status, Title: u.Title, Kind: u.Kind, Locations: u.Locations, RawInput: u.RawInput,
-	}}
-	return nil
+	}}, nil
 }
 
 // put asks, and returns what the answer means.
@@ -141,16 +142,21 @@ func (q *question) put(c *Call, key string) error {
 	if !ok {
 		return fmt.Errorf("bridge: the user cannot be asked: %w", errors.ErrUnsupported)
 	}
+	request, err := q.request(c, key != "")
+	if err != nil {
+		return err
+	}
 	// The request outlives the wait: the client may be about to close it itself.
 	// A write to a client that does not read returns when the connection ends.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(q.ctx))
 	defer cancel()
 	var r acp.RequestPermissionResponse
-	var err error
 	answered := make(chan struct{}) // closed when r and err are valid
-	go func() {
+	go func() {                     // it ends with the answer, or with the connection
 		defer close(answered)
-		r, err = conn.RequestPermission(ctx, q.request)
+		if failure := guard(func() { r, err = conn.RequestPermission(ctx, request) }); failure != nil {
+			err = failure
+		}
 	}()
 	select {
 	case <-answered:
@@ -175,16 +181,14 @@ func (q *question) put(c *Call, key string) error {
 		return fmt.Errorf("bridge: the user was not asked: %w", err)
 	case r.Outcome.Cancelled != nil:
 		// The session/cancel that this goes with may come a moment later.
-		_ = sleep(q.ctx, cancelWindow)
+		_ = updates.Sleep(q.ctx, cancelWindow)
 		return s.failure(q.ctx, fmt.Errorf("bridge: the client closed the question: %w", context.Canceled))
 	case r.Outcome.Selected == nil:
 		return fmt.Errorf("bridge: %w: no outcome of a question", acpterm.ErrBadReply)
 	}
 	switch id := r.Outcome.Selected.OptionId; {
 	case id == allowAlways && key != "":
-		s.mu.Lock()
-		s.allowed[key] = true
-		s.mu.Unlock()
+		s.allow(key)
 	case id == allowOnce:
 	case id == rejectOnce:
 		return fmt.Errorf("bridge: %w", ErrDenied)
@@ -197,19 +201,25 @@ func (q *question) put(c *Call, key string) error {
 // codeMethodNotFound is JSON-RPC's.
 const codeMethodNotFound = -32601
 
+// allow notes that the user has allowed always what asks with key.
+func (s *State) allow(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.allowed[key] = true
+}
+
 // asked ends what ask has begun.
-func (c *Call) asked(q *question, err error) error {
+func (c *Call) asked(q *question, err error) {
 	s := c.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q.cancel(nil)
 	c.questions = slices.DeleteFunc(c.questions, func(o *question) bool { return o == q })
-	c.turn.leave()
 	if err != nil && !c.ending {
 		c.failed = true
 		c.denied = err
 	}
-	return err
+	c.exit()
 }
 
 // dismiss ends the wait for every answer. Called with mu held.

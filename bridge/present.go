@@ -2,10 +2,10 @@ package bridge
 
 import (
 	"context"
-	"strings"
+	"fmt"
+	"runtime/debug"
+	"time"
 
-	acp "github.com/coder/acp-go-sdk"
-	"github.com/termbridge/termbridge/internal/text"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -23,98 +23,85 @@ const (
 	PresentText Presentation = "text"
 )
 
-// A presenter shows one command in the card of its Call.
+// A presenter shows one command in a card.
 type presenter interface {
-	presentation() Presentation
-
 	// follow shows the command while it runs, and returns when it has ended
 	// and all is shown, or when ctx ends.
 	follow(ctx context.Context)
 
-	// embeds returns the id of the client's terminal that the card's content
-	// may embed now, or "". Called with the State's mu held, as is stands.
-	embeds() string
-	// stands returns the plain text that stands for the command in the card's
-	// content where no terminal does, or "".
-	stands() string
+	// failed shows why follow could not go on.
+	failed(words string)
+
+	// done notes that nothing more is shown.
+	done()
 }
 
-// present begins to show the command of k, which has started. Called with mu
-// held.
-func (s *State) present(k *command) {
-	c := k.call
-	if k.show == nil {
-		switch {
-		case k.route.client:
-			k.show = &clientPresenter{k}
-		case c.terminal != nil:
-			c.terminal.used = true
-			c.terminal.live++
-			k.show = &displayPresenter{k}
-		default:
-			k.show = &textPresenter{k: k}
+// presenter returns what shows the command of p, whose terminal is t.
+func (c *card) presenter(p *pane, t terminal.Terminal) presenter {
+	switch p.how {
+	case PresentClient:
+		return clientPresenter{c, t}
+	case PresentDisplay:
+		return displayPresenter{c, t}
+	}
+	return textPresenter{c, p, t}
+}
+
+// show shows a command until it has ended and all is shown, or ctx ends. A panic
+// on the way is told in the card.
+func (c *card) show(ctx context.Context, p *pane, t terminal.Terminal) {
+	show := c.presenter(p, t)
+	failure := guard(func() { show.follow(ctx) })
+	if failure != nil {
+		c.log.Error("bridge: a command cannot be shown", "toolCall", c.id, "panic", failure.value, "stack", failure.stack)
+		_ = guard(func() { show.failed(fmt.Sprintf("[... the output cannot be shown: %v ...]", failure)) })
+	}
+	if failure := guard(show.done); failure != nil {
+		c.log.Error("bridge: the end of a command cannot be shown", "toolCall", c.id, "panic", failure.value, "stack", failure.stack)
+	}
+}
+
+// guard runs f, and returns the panic of it, as code of others may have one.
+func guard(f func()) (failure *panicError) {
+	defer func() {
+		if v := recover(); v != nil {
+			failure = &panicError{v, string(debug.Stack())}
 		}
-	}
-	if c.card.Status == acp.ToolCallStatusPending {
-		c.card.Status = acp.ToolCallStatusInProgress
-		s.put(c, acp.SessionToolCallUpdate{Status: &c.card.Status})
-	}
-	show := k.show
-	ctx, cancel := context.WithCancel(context.Background())
-	k.hush = cancel
-	k.shown = make(chan struct{})
-	s.showing[k] = true
-	s.shows.Go(func() {
-		defer close(k.shown)
-		defer cancel()
-		show.follow(ctx)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.showing, k)
-	})
-}
-
-// reroute sends the command of k, which the client cannot run, to the local
-// route. Its card was shown without a display terminal, and those cannot be
-// added later.
-func (s *State) reroute(k *command) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	k.route = route{}
-	k.show = nil
-	if k.call != nil {
-		return k.call.usable()
-	}
+	}()
+	f()
 	return nil
 }
 
-// textContent returns a text block that shows the end of an output exactly as it
-// is, in at most max bytes of JSON and TextLimit bytes: clients render text as
-// Markdown, so it stands in a fence.
-func textContent(s string, max int) acp.ToolCallContent {
-	fence := "```"
-	for strings.Contains(s, fence) {
-		fence += "`"
-	}
-	s = tailText(s, max-2*len(fence)-16)
-	if !strings.HasSuffix(s, "\n") {
-		s += "\n"
-	}
-	return acp.ToolContent(acp.TextBlock(fence + "\n" + s + fence))
+// A panicError is a panic that was caught.
+type panicError struct {
+	value any
+	stack string
 }
 
-// cutFront stands for the start of an output of which only the end is shown.
-const cutFront = "[... earlier output is not shown ...]\n"
+func (e *panicError) Error() string { return fmt.Sprintf("panicked: %v", e.value) }
 
-// tailText returns s, or a mark and its end, from the start of a line on where
-// one is near.
-func tailText(s string, max int) string {
-	if len(s) <= terminal.TextLimit && jsonLen(s) <= max {
-		return s
+// A clientPresenter has the client show its own terminal. The card embeds it
+// once, before it is released (see State.showCreated), and the client does the
+// rest; so what is left to do is to keep the card alive.
+type clientPresenter struct {
+	*card
+	t terminal.Terminal
+}
+
+func (p clientPresenter) failed(string) {} // the client shows it all the same
+func (p clientPresenter) done()         {}
+
+func (p clientPresenter) follow(ctx context.Context) {
+	for {
+		timer := time.NewTimer(p.quiet())
+		select {
+		case <-timer.C:
+			p.keepAlive()
+			continue
+		case <-p.t.Done():
+		case <-ctx.Done():
+		}
+		timer.Stop()
+		return
 	}
-	s = jsonTail(text.Tail(s, terminal.TextLimit-len(cutFront)), max-len(cutFront))
-	if i := strings.IndexByte(s, '\n'); i >= 0 && i < len(s)/2 {
-		s = s[i+1:]
-	}
-	return cutFront + s
 }

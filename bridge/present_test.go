@@ -2,7 +2,6 @@ package bridge_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -279,42 +278,4 @@ func TestClientStopsReading(t *testing.T) {
 			w.c.Close()
 		})
 	}
-}
-
-// FuzzLineSize: what is sent of any text fits a line of the wire.
-func FuzzLineSize(f *testing.F) {
-	f.Add("plain", 5000)
-	f.Add("\x1b\x00<>&\u2028\xff\"\\", 9000)
-	f.Add("漢字🙂", 12000)
-	f.Fuzz(func(t *testing.T, s string, n int) {
-		if s == "" || n < 0 || n > 100_000 {
-			return
-		}
-		long := strings.Repeat(s, n/len(s)+1)
-		for _, u := range []acp.SessionUpdate{
-			acp.UpdateAgentMessageText(long),
-			acp.StartToolCall("1", long, acp.WithStartRawInput(map[string]any{"a": long, "b": []string{long, "x"}})),
-			acp.UpdateToolCall("1", acp.WithUpdateTitle(long), acp.WithUpdateRawOutput(long)),
-		} {
-			all, err := bridge.Chunks("s", u)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, n := range all {
-				b, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "method": "session/update", "params": n})
-				if err != nil || len(b)+1 > terminal.MaxUpdateLine {
-					t.Fatalf("a line of %d bytes, %v", len(b)+1, err)
-				}
-			}
-			if u.AgentMessageChunk != nil && utf8.ValidString(long) {
-				var b strings.Builder
-				for _, n := range all {
-					b.WriteString(n.Update.AgentMessageChunk.Content.Text.Text)
-				}
-				if b.String() != long {
-					t.Fatal("a split message is another message")
-				}
-			}
-		}
-	})
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	acp "github.com/coder/acp-go-sdk"
+	"github.com/termbridge/termbridge/bridge/internal/updates"
 	"github.com/termbridge/termbridge/internal/text"
 	"github.com/termbridge/termbridge/terminal"
 )
@@ -50,35 +51,36 @@ func (c *Call) Record(ctx context.Context) (Record, error) {
 	case <-ctx.Done():
 		return Record{}, context.Cause(ctx)
 	}
-	s := c.s
-	s.mu.Lock()
-	commands := slices.Clone(c.commands)
-	r := Record{
-		ToolCallID: c.id, Title: c.card.Title, Kind: c.card.Kind, Status: c.result.Status,
-		Locations: c.card.Locations, RawInput: c.card.RawInput, RawOutput: c.result.RawOutput,
-		Content: c.content, Text: c.words, Error: c.reason, Dir: s.cwd,
-	}
-	s.mu.Unlock()
-	for i, k := range commands {
-		s.mu.Lock()
-		term := k.term
-		s.mu.Unlock()
-		if i == 0 && k.cmd.Dir != "" {
-			r.Dir = k.cmd.Dir
+	r := c.card.record()
+	r.Status, r.RawOutput, r.Text, r.Error, r.Dir = c.result.Status, c.result.RawOutput, c.verdict.words, c.verdict.reason, c.s.cwd
+	for i, k := range c.all() {
+		v := c.s.view(k)
+		if i == 0 && v.cmd.Dir != "" {
+			r.Dir = v.cmd.Dir
 		}
-		if term == nil {
+		if v.done == nil {
 			continue
 		}
 		r.Ran = true
-		out, _, err := readPlain(term, terminal.TextLimit, 0)
-		if err != nil {
-			return r, fmt.Errorf("bridge: the output of %s: %w", term.Info().ID, err)
+		info := v.info()
+		out := c.card.kept(v.pane)
+		if v.term != nil {
+			var err error
+			if out, _, err = readPlain(v.term, terminal.TextLimit, 0); err != nil {
+				return r, fmt.Errorf("bridge: the output of %s: %w", info.ID, err)
+			}
 		}
 		r.Output = text.Tail(r.Output+out, terminal.TextLimit)
-		exit := term.Info().Exit
-		r.ExitCode, r.Signal = exit.Code, exit.Signal
+		r.ExitCode, r.Signal = info.Exit.Code, info.Exit.Signal
 	}
 	return r, nil
+}
+
+// all returns the commands of the Call.
+func (c *Call) all() []*command {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	return slices.Clone(c.commands)
 }
 
 // replayBurst is how many updates of records are sent as fast as the client
@@ -89,84 +91,140 @@ const replayBurst = 512
 // session/load: with a display terminal if the client shows them, else as text,
 // cut to fit lines of the wire. Records are sent in the order of the calls. It
 // returns when all is written, when ctx ends (its Cause), and after
-// [terminal.SettleTimeout] if the client does not read. A Record whose tool call
-// is open, or that has no id or no final status, is an error.
+// [terminal.SettleTimeout] if the client does not read; then it leaves out what of
+// the output is not sent, and the final status follows. A Record whose tool call is
+// open or being replayed, or that has no id or no final status, is an error.
 func (s *State) Replay(ctx context.Context, r Record) error {
 	if r.ToolCallID == "" || r.Status != acp.ToolCallStatusCompleted && r.Status != acp.ToolCallStatusFailed {
 		return fmt.Errorf("bridge: no record of a tool call that is over: %q, %q", r.ToolCallID, r.Status)
 	}
-	bound, cancel := context.WithTimeoutCause(ctx, terminal.SettleTimeout, errWithdrawn)
+	all, err := s.replay(r)
+	if err == nil {
+		err = s.claimReplay(r.ToolCallID)
+	}
+	if err != nil {
+		return fmt.Errorf("bridge: replay of tool call %q: %w", r.ToolCallID, err)
+	}
+	defer s.endReplay(r.ToolCallID)
+	ctx, cancel := context.WithTimeoutCause(ctx, terminal.SettleTimeout, updates.ErrUnread)
 	defer cancel()
-	for _, u := range s.replay(r) {
-		if err := s.replayOne(bound, r.ToolCallID, u); err != nil {
+	for i, u := range all {
+		if err := s.replayOne(ctx, u); err != nil {
+			if i+1 < len(all) {
+				_, _ = s.putReplay(all[len(all)-1]) // the client has seen, or will see, the start
+			}
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *State) replayOne(ctx context.Context, id acp.ToolCallId, u acp.SessionUpdate) error {
-	n, err := fit(acp.SessionNotification{SessionId: s.id, Update: u}, true)
-	if err != nil {
-		return err
-	}
+// claimReplay notes that a record is being sent: no other may be, and no tool call
+// with its id may begin.
+func (s *State) claimReplay(id acp.ToolCallId) error {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	switch {
 	case s.b.gone():
-		err = terminal.ErrConnectionLost
+		return terminal.ErrConnectionLost
 	case s.closed:
-		err = terminal.ErrClosed
+		return terminal.ErrClosed
 	case s.cards[id] != nil:
-		err = errors.New("it is open")
+		return errors.New("it is open")
+	case s.replays[id]:
+		return errors.New("it is being replayed")
 	}
-	s.replayed++
-	wait := s.replayed > replayBurst
-	s.mu.Unlock()
-	if err != nil {
-		return fmt.Errorf("bridge: replay of tool call %q: %w", id, err)
-	}
-	if wait {
-		if err := s.b.pace.wait(ctx); err != nil {
+	s.replays[id] = true
+	return nil
+}
+
+func (s *State) endReplay(id acp.ToolCallId) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.replays, id)
+}
+
+func (s *State) replayOne(ctx context.Context, u acp.SessionUpdate) error {
+	if s.noteReplayed() > replayBurst {
+		if err := s.b.limiter.Wait(ctx); err != nil {
 			return err
 		}
 	}
-	return s.b.wire.wait(ctx, s.b.wire.put(n))
+	w, err := s.putReplay(u)
+	if err != nil {
+		return err
+	}
+	return w.Wait(ctx)
+}
+
+// noteReplayed counts the updates of records.
+func (s *State) noteReplayed() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.replayed++
+	return s.replayed
+}
+
+// putReplay queues an update of a record, unless the session is closed.
+func (s *State) putReplay(u acp.SessionUpdate) (*updates.Update, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, fmt.Errorf("bridge: %w", terminal.ErrClosed)
+	}
+	return s.out.PutCard(u), nil
 }
 
 // replay returns the updates that show a record.
-func (s *State) replay(r Record) []acp.SessionUpdate {
-	card := acp.SessionUpdateToolCall{
+func (s *State) replay(r Record) ([]acp.SessionUpdate, error) {
+	if err := updates.CheckID(string(r.ToolCallID)); err != nil {
+		return nil, err
+	}
+	card, err := updates.FreezeCall(acp.SessionUpdateToolCall{
 		ToolCallId: r.ToolCallID, Title: r.Title, Kind: r.Kind, Status: acp.ToolCallStatusInProgress,
 		Locations: r.Locations, RawInput: r.RawInput, Content: r.Content,
+	})
+	if err != nil {
+		return nil, err
 	}
-	last := acp.SessionToolCallUpdate{ToolCallId: r.ToolCallID, Status: &r.Status, RawOutput: r.RawOutput}
+	last, err := updates.FreezeUpdate(acp.SessionToolCallUpdate{ToolCallId: r.ToolCallID, Status: &r.Status, RawOutput: r.RawOutput})
+	if err != nil {
+		return nil, err
+	}
 	if !r.Ran || !s.b.display {
-		content := slices.Clone(card.Content)
-		add := func(s string) {
-			if s != "" {
-				content = append(content, acp.ToolContent(acp.TextBlock(s)))
-			}
-		}
-		if add(r.Text); r.Text == "" {
-			if r.Output != "" {
-				content = append(content, textContent(r.Output, terminal.MaxUpdateLine/2))
-			}
-			add(r.Error)
-		}
-		card.Content = content
-		return []acp.SessionUpdate{{ToolCall: &card}, {ToolCallUpdate: &last}}
+		card.Content = append(card.Content, r.texts()...)
+		return []acp.SessionUpdate{{ToolCall: &card}, {ToolCallUpdate: &last}}, nil
 	}
 	// The terminal has the id of the tool call, as those of live ones do.
 	addTerminal(&card, r.Dir)
 	d := displayTerminal{exit: terminal.Exit{Code: r.ExitCode, Signal: r.Signal}}
-	updates := []acp.SessionUpdate{{ToolCall: &card}}
-	for _, data := range split(d.crlf(&excerpt{head: r.Output}, forRecord), terminal.MaxUpdateLine/2) {
+	all := []acp.SessionUpdate{{ToolCall: &card}}
+	for _, data := range updates.Split(d.crlf(&excerpt{head: r.Output}, forRecord), updates.Line/2) {
 		if data != "" {
-			updates = append(updates, acp.SessionUpdate{ToolCallUpdate: displayOutput(r.ToolCallID, data)})
+			all = append(all, acp.SessionUpdate{ToolCallUpdate: displayOutput(r.ToolCallID, data)})
 		}
 	}
 	d.end(&last, r.ToolCallID)
-	return append(updates, acp.SessionUpdate{ToolCallUpdate: &last})
+	return append(all, acp.SessionUpdate{ToolCallUpdate: &last}), nil
+}
+
+// texts returns what a record says.
+func (r Record) texts() (content []acp.ToolCallContent) {
+	add := func(s string) {
+		if s != "" {
+			content = append(content, acp.ToolContent(acp.TextBlock(updates.Message(s))))
+		}
+	}
+	if r.Text != "" {
+		add(r.Text)
+		return content
+	}
+	room := updates.Room(updates.Line / 2)
+	if block, ok := room.Output(r.Output, 1); ok && r.Output != "" {
+		content = append(content, block)
+	}
+	add(r.Error)
+	return content
 }
 
 // forRecord is more JSON than the output of a record takes.

@@ -39,19 +39,18 @@ type Result struct {
 	Left []terminal.Proc
 }
 
-// result returns what is known of the command of k now. The error says what of
-// its output or its end could not be found out.
-func (s *State) result(k *command) (*Result, error) {
-	info := k.term.Info()
+// result returns what is known of the command of k, whose terminal is t, now. The
+// error says what of its output or its end could not be found out.
+func (s *State) result(k *command, t terminal.Terminal) (*Result, error) {
+	info := t.Info()
+	v := s.view(k)
 	var fresh time.Duration
-	if k.route.client && k.live() {
+	if v.route.client && !closed(t.Done()) {
 		fresh = 2 * terminal.PollMin
 	}
-	out, truncated, err := readPlain(k.term, s.b.opts.ResultLimit, fresh)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if info.Outcome.Ended() && err == nil {
-		k.final = &out
+	out, truncated, err := readPlain(t, s.b.opts.ResultLimit, fresh)
+	if info.Outcome.Ended() && err == nil && v.pane != nil {
+		v.call.card.settle(v.pane, out)
 	}
 	r := &Result{
 		ID:         info.ID,
@@ -59,16 +58,16 @@ func (s *State) result(k *command) (*Result, error) {
 		Truncated:  truncated,
 		Outcome:    info.Outcome,
 		Exit:       info.Exit,
-		TerminalID: k.clientID,
+		TerminalID: v.clientID,
 		Duration:   info.RunTime(),
 		Left:       info.Left,
 	}
-	if k.show != nil {
-		r.Presentation = k.show.presentation()
+	if v.pane != nil {
+		r.Presentation = v.pane.how
 	}
 	if err != nil {
 		err = fmt.Errorf("bridge: the output of %s: %w", info.ID, err)
-	} else if k.route.client && info.Outcome.Ended() && info.Outcome != terminal.StoppedByClient {
+	} else if v.route.client && info.Outcome.Ended() && info.Outcome != terminal.StoppedByClient {
 		// The client has not shown all of it, or has not said that a command
 		// which was stopped has ended.
 		err = info.Err

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 
-	acp "github.com/coder/acp-go-sdk"
 	"github.com/termbridge/termbridge/acpterm"
 	"github.com/termbridge/termbridge/terminal"
 )
@@ -83,58 +82,79 @@ func (s *State) launch(ctx context.Context, k *command) (terminal.Terminal, erro
 	if cmd.Dir == "" {
 		cmd.Dir = s.cwd
 	}
-	m, err := s.localManager()
+	m, err := s.localManager(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return m.Start(ctx, cmd)
 }
 
-// localManager returns the Manager of local commands, and makes it when the
-// first one asks for it.
-func (s *State) localManager() (terminal.Manager, error) {
+// routesLocally reports whether a command that says nothing runs locally.
+func (b *Bridge) routesLocally() bool {
+	r, err := b.route(terminal.Command{})
+	return err == nil && !r.client
+}
+
+// reroute sends the command of k, which the client cannot run, to the local
+// route. Its card was shown without a display terminal, and those cannot be
+// added later.
+func (s *State) reroute(k *command) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.local == nil {
-		if s.closed {
-			return nil, fmt.Errorf("bridge: %w", terminal.ErrClosed)
-		}
-		s.local = s.b.newLocal(s)
+	k.route = route{}
+	if k.call != nil {
+		return k.call.usable()
 	}
-	return s.local, nil
+	return nil
 }
 
 // hooks keep the release of the client's terminal behind the updates that embed it,
 // and note as long as nobody knows whether the command runs.
 func (s *State) hooks(k *command) acpterm.Hooks {
 	return acpterm.Hooks{
-		Sent: func() {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			k.created = make(chan struct{})
-		},
-		Created: func(ctx context.Context, t terminal.Terminal) { s.showCreated(ctx, k, t) },
-		// From the release on no update embeds the terminal: "The terminal must be
-		// added before calling terminal/release" (ACP v1, tool call content), and a
-		// client may refuse a whole update that names a released one.
-		Releasing: func(ctx context.Context) {
-			s.mu.Lock()
-			k.released = true
-			t, id := k.term, k.clientID
-			s.mu.Unlock()
-			if t != nil {
-				s.b.judge(t)
-			}
-			if id != "" {
-				s.b.wire.settle(ctx, id)
-			}
-		},
-		Settled: func() {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			close(k.created)
-		},
+		Sent:      func() { s.noteSent(k) },
+		Created:   func(ctx context.Context, t terminal.Terminal) { s.showCreated(ctx, k, t) },
+		Releasing: func(ctx context.Context) { s.unembed(ctx, k) },
+		Settled:   func() { s.noteSettled(k) },
 	}
+}
+
+func (s *State) noteSent(k *command) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k.created = make(chan struct{})
+}
+
+func (s *State) noteSettled(k *command) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(k.created)
+}
+
+// unembed sees to it that from now on no update embeds the terminal of k: "The
+// terminal must be added before calling terminal/release" (ACP v1, tool call
+// content), and a client may refuse a whole update that names a released one.
+func (s *State) unembed(ctx context.Context, k *command) {
+	v := s.noteReleased(k)
+	if v.term != nil {
+		s.b.judge(v.term)
+	}
+	if v.clientID != "" && s.out.Unembed(ctx, v.clientID) && v.pane != nil {
+		v.call.card.lose(v.pane)
+	}
+}
+
+// noteReleased notes that no update may embed the terminal of k any more, and
+// returns a view of it.
+func (s *State) noteReleased(k *command) *command {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k.released = true
+	if k.pane != nil {
+		k.call.card.release(k.pane)
+	}
+	view := *k
+	return &view
 }
 
 // judge asks the client for no more terminals if t, which has ended, was none.
@@ -148,35 +168,33 @@ func (b *Bridge) judge(t terminal.Terminal) {
 // be released.
 func (s *State) showCreated(ctx context.Context, k *command, t terminal.Terminal) {
 	id := acpterm.TerminalID(t)
-	c := k.call
-	if c != nil {
-		c.readReleased()
-	}
-	s.mu.Lock()
-	k.clientID = id
-	if c == nil {
-		s.mu.Unlock()
+	s.noteClientID(k, id)
+	if k.call == nil || k.call.isUsable() != nil {
 		return
 	}
-	if c.usable() != nil {
-		s.mu.Unlock()
+	p := k.call.card.embed(id)
+	if p == nil {
 		return
 	}
-	if k.show == nil {
-		k.show = &clientPresenter{k}
-	}
-	content, embeds := c.compose(false)
-	status := acp.ToolCallStatusInProgress
-	c.card.Status = status
-	u := s.put(c, acp.SessionToolCallUpdate{Status: &status, Content: content}, embeds...)
-	s.mu.Unlock()
-	if u == nil {
-		return
-	}
-	_ = s.b.wire.wait(ctx, u)
-	// Only an update that was taken back is certainly not seen.
-	embedded := !(closed(u.done) && u.err != nil)
+	s.setPane(k, p)
+	_ = p.embed.Wait(ctx)
+}
+
+func (s *State) noteClientID(k *command, id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k.embedded = embedded
+	k.clientID = id
+}
+
+// setPane notes what shows the command of k.
+func (s *State) setPane(k *command, p *pane) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k.pane = p
+	if k.term != nil { // the start did not wait for this
+		k.call.card.set(p, k.term)
+	}
+	if k.released {
+		k.call.card.release(p)
+	}
 }

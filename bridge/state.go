@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	acp "github.com/coder/acp-go-sdk"
 	"github.com/termbridge/termbridge/acpterm"
+	"github.com/termbridge/termbridge/bridge/internal/updates"
 	"github.com/termbridge/termbridge/internal/ledger"
 	"github.com/termbridge/termbridge/terminal"
 )
@@ -20,19 +22,23 @@ type State struct {
 	id     acp.SessionId
 	cwd    string
 	client *acpterm.Manager
+	out    *updates.Stream
 	ledger *ledger.Ledger[*Call] // every command; the nil Call is the State itself
 	close  once
 	shows  sync.WaitGroup // one goroutine per command that is shown
 
-	// mu is taken before the locks of the ledger and the wire; it guards the
-	// Turns, Calls and commands of the session, too.
+	// mu is taken before the locks of the ledger, of the cards and of the updates;
+	// it guards the Turns, Calls and commands of the session, too. No code of others
+	// runs under it: no terminal's, no manager's, no logger's, no MarshalJSON.
 	mu sync.Mutex
 	// guards following
 	local    terminal.Manager         // nil until the first local command
+	making   chan struct{}            // not nil while Options.Local runs: closed then
 	turns    []*Turn                  // open, in the order of their starts
 	cards    map[acp.ToolCallId]*Call // open
 	commands map[string]*command      // by id, those that the ledger has
 	showing  map[*command]bool        // those with a goroutine in shows
+	replays  map[acp.ToolCallId]bool  // records that are being sent
 	stats    Stats                    // of what has started, and of what was forgotten
 	replayed int                      // updates of records
 	allowed  map[string]bool          // keys that the user has allowed always
@@ -44,11 +50,13 @@ type State struct {
 func newState(b *Bridge, id acp.SessionId, cwd string) *State {
 	s := &State{
 		b: b, id: id, cwd: cwd,
+		out:      b.queue.Stream(id),
 		close:    newOnce(),
 		ledger:   ledger.New[*Call](b.opts.MaxBackground),
 		cards:    make(map[acp.ToolCallId]*Call),
 		commands: make(map[string]*command),
 		showing:  make(map[*command]bool),
+		replays:  make(map[acp.ToolCallId]bool),
 		allowed:  make(map[string]bool),
 	}
 	s.ledger.Limit(b.opts.MaxTerminals)
@@ -74,21 +82,47 @@ type command struct {
 	cancel     context.CancelCauseFunc // ends the wait of Exec or StartBackground
 
 	route    route
-	term     terminal.Terminal // nil until it has started
-	show     presenter         // nil while nothing shows it
-	shown    chan struct{}     // closed when show has shown all; nil before the start
-	hush     func()            // ends show
+	term     terminal.Terminal // nil until it has started, and when it is no longer kept
+	done     <-chan struct{}   // the terminal's; nil until it has started
+	last     terminal.Info     // of a terminal that is no longer kept
+	pane     *pane             // nil while no card shows it
+	shown    chan struct{}     // closed when the card has shown all; nil before the start
+	hush     func()            // ends that
 	stopping bool              // it was stopped on purpose
 
 	clientID string        // the client's id, once create was answered
 	created  chan struct{} // closed when an unanswered create is settled; nil if none was sent
 	released bool          // no update may embed it any more
-	embedded bool          // an update that embeds it was written
-	final    *string       // its whole output as plain text, once somebody has read it
 }
 
-// live reports whether the command is running.
-func (k *command) live() bool { return k.term != nil && !closed(k.term.Done()) }
+// live reports whether the command is running. Called with mu held, or on a view.
+func (k *command) live() bool { return k.done != nil && !closed(k.done) }
+
+// ended reports whether the command has run. Called with mu held, or on a view.
+func (k *command) ended() bool { return closed(k.done) }
+
+// info returns what is known of the command of a view.
+func (k *command) info() terminal.Info {
+	if k.term == nil {
+		return k.last
+	}
+	return k.term.Info()
+}
+
+// view returns the command of k as it is now.
+func (s *State) view(k *command) *command {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v := *k
+	return &v
+}
+
+// stopping notes that the command of k is stopped on purpose.
+func (s *State) stopping(k *command) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k.stopping = true
+}
 
 // ID returns the session's id.
 func (s *State) ID() acp.SessionId { return s.id }
@@ -113,34 +147,57 @@ func (s *State) List() []terminal.Terminal {
 // prune forgets the ended commands that the managers underneath, which have
 // limits of their own, or the ledger have forgotten.
 func (s *State) prune() {
-	s.mu.Lock()
-	known := maps.Clone(s.commands)
-	managers := []terminal.Manager{s.client}
-	if s.local != nil {
-		managers = append(managers, s.local)
-	}
-	s.mu.Unlock()
+	known, managers := s.known()
 	kept := make(map[string]bool)
 	for _, m := range managers {
 		for _, t := range m.List() {
 			kept[t.Info().ID] = true
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for id, k := range known {
-		if k.live() {
-			continue // neither forgets it
+		v := s.view(k)
+		if v.live() || v.term == nil {
+			continue // neither forgets it, or it is forgotten already
 		}
 		e, err := s.ledger.Find(id)
-		if err == nil && !kept[id] {
+		if err == nil && kept[id] {
+			continue
+		}
+		if err == nil {
 			e.Forget()
 		}
-		if (err != nil || !kept[id]) && s.commands[id] == k {
-			s.stats.count(k.term.Info().Outcome)
-			delete(s.commands, id)
+		info := v.info()
+		if v.pane != nil {
+			v.call.card.forget(v.pane, v.term)
 		}
+		s.forget(id, k, info)
 	}
+}
+
+// known returns the commands that are kept, and the managers that keep them.
+func (s *State) known() (map[string]*command, []terminal.Manager) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	managers := []terminal.Manager{s.client}
+	if s.local != nil {
+		managers = append(managers, s.local)
+	}
+	return maps.Clone(s.commands), managers
+}
+
+// forget lets the terminal of an ended command go, of which only the last Info is
+// kept for its Call.
+func (s *State) forget(id string, k *command, info terminal.Info) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.commands[id] != k {
+		return // another was faster
+	}
+	delete(s.commands, id)
+	s.stats.count(info.Outcome)
+	info.Command = terminal.Command{}
+	k.last, k.term = info, nil
+	k.cmd = terminal.Command{Dir: k.cmd.Dir}
 }
 
 // Kill stops the command with this id and returns its final Info; on an ended
@@ -169,59 +226,48 @@ func (s *State) Presentation(id string) (how Presentation, clientID string) {
 	if k == nil {
 		return "", ""
 	}
-	if k.show != nil {
-		how = k.show.presentation()
+	if k.pane != nil {
+		how = k.pane.how
 	}
 	return how, k.clientID
 }
 
 // Update sends a session/update that is no tool call of a Turn: a message, a
 // plan. A line on the wire is kept at [terminal.MaxUpdateLine]: message chunks
-// are split, other updates over that are a [terminal.ErrTooLarge]. It returns
-// when the update is written, when ctx ends (its Cause), and after
+// are split, other updates over that are a [terminal.ErrTooLarge]. Control and
+// bidirectional characters in messages and titles are spelled out. It returns when
+// the update is written, when ctx ends (its Cause), and after
 // [terminal.SettleTimeout] if the client does not read.
 func (s *State) Update(ctx context.Context, u acp.SessionUpdate) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	parts, err := chunks(s.id, u)
+	parts, err := s.out.Chunks(u)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, terminal.SettleTimeout, errWithdrawn)
+	ctx, cancel := context.WithTimeoutCause(ctx, terminal.SettleTimeout, updates.ErrUnread)
 	defer cancel()
-	for _, n := range parts {
-		s.mu.Lock()
-		if s.closed {
-			s.mu.Unlock()
-			return fmt.Errorf("bridge: %w", terminal.ErrClosed)
+	for _, part := range parts {
+		w, err := s.put(part)
+		if err != nil {
+			return err
 		}
-		w := s.b.wire.put(n)
-		s.mu.Unlock()
-		if err := s.b.wire.wait(ctx, w); err != nil {
+		if err := w.Wait(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// put queues an update of a card, cut to fit a line; nil if it cannot be sent.
-// Called with mu held.
-func (s *State) put(c *Call, u acp.SessionToolCallUpdate, embeds ...string) *update {
-	n, err := s.fitCard(c, u)
-	if err != nil {
-		s.b.opts.Logger.Warn("bridge: an update of a tool call cannot be sent", "toolCall", c.id, "err", err)
-		return nil
+// put queues an update that fits a line, unless the session is closed.
+func (s *State) put(u acp.SessionUpdate) (*updates.Update, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, fmt.Errorf("bridge: %w", terminal.ErrClosed)
 	}
-	c.last = time.Now()
-	c.latest = s.b.wire.put(n, embeds...)
-	return c.latest
-}
-
-// fitCard returns an update of a card as it may be sent.
-func (s *State) fitCard(c *Call, u acp.SessionToolCallUpdate) (acp.SessionNotification, error) {
-	u.ToolCallId = c.id
-	return fit(acp.SessionNotification{SessionId: s.id, Update: acp.SessionUpdate{ToolCallUpdate: &u}}, true)
+	return s.out.Put(u), nil
 }
 
 // enter gives the command of k a place. Called with mu held.
@@ -242,24 +288,31 @@ func (s *State) enter(k *command) error {
 
 // start starts the command of k, which has its place, and enters its terminal.
 // What started although nobody waits for it any more is stopped.
-func (s *State) start(ctx context.Context, k *command) error {
+func (s *State) start(ctx context.Context, k *command) (terminal.Terminal, error) {
+	entered := false
+	defer func() {
+		if !entered {
+			k.entry.Forget()
+		}
+	}()
 	t, err := s.launch(ctx, k)
 	if err != nil {
-		k.entry.Forget()
-		return s.failure(ctx, err)
+		return nil, s.failure(ctx, err)
 	}
-	s.noteStart(k, t)
-	if err := s.register(ctx, k, t); err != nil {
+	id := t.Info().ID
+	s.noteStart(k, id)
+	if err := s.register(ctx, k, t, id); err != nil {
 		stop(t)
-		k.entry.Forget()
-		return err
+		return nil, err
 	}
+	entered = true
 	s.prune()
-	return nil
+	return t, nil
 }
 
 // noteStart counts a start.
-func (s *State) noteStart(k *command, t terminal.Terminal) {
+func (s *State) noteStart(k *command, id string) {
+	s.b.opts.Logger.Debug("bridge: a command has started", "session", s.id, "id", id, "client", k.route.client)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stats.Started++
@@ -268,31 +321,60 @@ func (s *State) noteStart(k *command, t terminal.Terminal) {
 	} else {
 		s.stats.Local++
 	}
-	s.b.opts.Logger.Debug("bridge: a command has started", "session", s.id, "id", t.Info().ID, "client", k.route.client)
 }
 
 // register enters the terminal of k unless its owner is gone.
-func (s *State) register(ctx context.Context, k *command, t terminal.Terminal) error {
+func (s *State) register(ctx context.Context, k *command, t terminal.Terminal, id string) error {
+	done := t.Done()
+	entered := k.entry.Started(t)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	id := t.Info().ID
-	switch _, err := s.ledger.Find(id); {
-	case err == nil:
+	switch {
+	case s.commands[id] != nil:
 		return fmt.Errorf("bridge: the terminal id %q is in use: Options.Local and Options.NewID make the same ids", id)
-	case s.closed:
+	case s.closed, !entered:
 		return s.failure(ctx, fmt.Errorf("bridge: %w", terminal.ErrClosed))
 	case k.call != nil:
 		if err := k.call.usable(); err != nil {
 			return s.failure(ctx, err)
 		}
 	}
-	k.term = t
-	k.entry.Started(t)
+	k.term, k.done = t, done
 	s.commands[id] = k
 	if k.call != nil {
 		s.present(k)
 	}
 	return nil
+}
+
+// present begins to show the command of k, which has started. Called with mu
+// held.
+func (s *State) present(k *command) {
+	c, t := k.call.card, k.term
+	if k.pane == nil {
+		k.pane = c.add(t, !k.route.client)
+	} else {
+		c.set(k.pane, t)
+	}
+	c.begins()
+	p := k.pane
+	ctx, cancel := context.WithCancel(context.Background())
+	k.hush = cancel
+	k.shown = make(chan struct{})
+	s.showing[k] = true
+	s.shows.Go(func() {
+		defer s.unshow(k)
+		defer cancel()
+		c.show(ctx, p, t)
+	})
+}
+
+// unshow notes that nothing more is shown of the command of k.
+func (s *State) unshow(k *command) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(k.shown)
+	delete(s.showing, k)
 }
 
 // failure translates the error of a start: the end of the connection comes
@@ -311,7 +393,7 @@ func (s *State) failure(ctx context.Context, err error) error {
 func stop(t terminal.Terminal) {
 	ctx, cancel := context.WithTimeout(context.Background(), terminal.SettleTimeout)
 	defer cancel()
-	_, _ = t.Stop(ctx)
+	_ = guard(func() { _, _ = t.Stop(ctx) })
 }
 
 func (s *State) busy() bool { return s.ledger.Busy() }
@@ -325,12 +407,7 @@ func (s *State) busy() bool { return s.ledger.Busy() }
 func (s *State) Close() error { return s.close.do(s.shut) }
 
 func (s *State) shut() error {
-	s.mu.Lock()
-	s.closed = true
-	turns := append([]*Turn(nil), s.turns...)
-	local := s.local
-	s.mu.Unlock()
-
+	turns, local := s.refuse()
 	deadline := time.Now().Add(terminal.SettleTimeout)
 	cause := terminal.ErrClosed
 	if s.b.gone() {
@@ -343,17 +420,38 @@ func (s *State) shut() error {
 	var both sync.WaitGroup
 	both.Go(func() { errs[0] = s.client.Close() })
 	if local != nil {
-		both.Go(func() { errs[1] = local.Close() })
+		both.Go(func() { errs[1] = closeLocal(local) })
 	}
 	both.Wait()
 	s.endTurns(turns, max(lastWords, time.Until(deadline)))
 	s.endShows(max(lastWords, time.Until(deadline)))
+	s.out.End(max(lastWords, time.Until(deadline)))
 	err := leaks(errs[:]...)
-	s.mu.Lock()
-	s.stats.Leaked = leaked(err)
-	s.mu.Unlock()
+	s.noteLeaks(leaked(err))
 	s.b.forget(s)
 	return err
+}
+
+// refuse lets nothing more begin, and returns what is open.
+func (s *State) refuse() ([]*Turn, terminal.Manager) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	return slices.Clone(s.turns), s.local
+}
+
+// closeLocal closes the Manager of the local commands.
+func closeLocal(m terminal.Manager) (err error) {
+	if failure := guard(func() { err = m.Close() }); failure != nil {
+		return fmt.Errorf("bridge: closing the local commands: %w", failure)
+	}
+	return err
+}
+
+func (s *State) noteLeaks(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stats.Leaked = n
 }
 
 // endTurns waits until the turns are answered, for a client that is there and no
@@ -388,12 +486,17 @@ func (s *State) endShows(d time.Duration) {
 	case <-s.b.lost:
 	case <-timer.C:
 	}
+	s.hush()
+	<-done
+}
+
+// hush ends what is being shown.
+func (s *State) hush() {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	for k := range s.showing {
 		k.hush()
 	}
-	s.mu.Unlock()
-	<-done
 }
 
 // Manager returns a [terminal.Manager] over both routes for code that knows
@@ -420,16 +523,16 @@ func (m manager) Start(ctx context.Context, cmd terminal.Command) (terminal.Term
 		return nil, err
 	}
 	k := &command{cmd: cmd.Clone(), route: r}
+	if err := s.reserve(k); err != nil {
+		return nil, err
+	}
+	return s.start(ctx, k)
+}
+
+func (s *State) reserve(k *command) error {
 	s.mu.Lock()
-	err = s.enter(k)
-	s.mu.Unlock()
-	if err != nil {
-		return nil, err
-	}
-	if err := s.start(ctx, k); err != nil {
-		return nil, err
-	}
-	return k.term, nil
+	defer s.mu.Unlock()
+	return s.enter(k)
 }
 
 // errUnknown is the error of a command of which nobody can say how it ended.

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/termbridge/termbridge/terminal"
 )
@@ -18,24 +19,37 @@ type Stats struct {
 
 // Stats returns the counts so far.
 func (s *State) Stats() Stats {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	sum := s.stats
-	for _, k := range s.commands {
-		sum.count(k.term.Info().Outcome)
+	sum, terms := s.counted()
+	for _, t := range terms {
+		sum.count(t.Info().Outcome)
 	}
 	return sum
 }
 
+// counted returns what is counted already, and the terminals that are not.
+func (s *State) counted() (Stats, []terminal.Terminal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var terms []terminal.Terminal
+	for _, k := range s.commands {
+		terms = append(terms, k.term)
+	}
+	return s.stats, terms
+}
+
 // Stats returns the counts of all sessions, open and closed.
 func (b *Bridge) Stats() Stats {
-	b.mu.Lock()
-	states, sum := append([]*State(nil), b.order...), b.past
-	b.mu.Unlock()
+	states, sum := b.counted()
 	for _, s := range states {
 		sum.add(s.Stats())
 	}
 	return sum
+}
+
+func (b *Bridge) counted() ([]*State, Stats) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.order), b.past
 }
 
 func (a *Stats) add(b Stats) {

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	acp "github.com/coder/acp-go-sdk"
-	"github.com/termbridge/termbridge/internal/text"
+	"github.com/termbridge/termbridge/bridge/internal/updates"
 	"github.com/termbridge/termbridge/terminal"
 	"github.com/termbridge/termbridge/view"
 )
@@ -14,60 +14,50 @@ import (
 // card, for clients that show nothing else. It stops when the Call ends: what the
 // final update says then stays.
 type textPresenter struct {
-	k    *command
-	text string // the State's mu guards it
+	*card
+	p *pane
+	t terminal.Terminal
 }
 
-func (p *textPresenter) presentation() Presentation { return PresentText }
-func (p *textPresenter) embeds() string             { return "" }
-func (p *textPresenter) stands() string             { return p.text }
-
-func (p *textPresenter) follow(ctx context.Context) {
-	c, s, t := p.k.call, p.k.call.s, p.k.term
+func (p textPresenter) follow(ctx context.Context) {
 	plain := view.Plainer{Max: 2 * terminal.TextLimit} // more than is shown, so that a cut shows
-	var cursor int64
-	var next time.Time
-	for {
-		o, err := t.ReadOutput(ctx, cursor, c.quiet())
-		switch {
-		case err != nil:
-			return
-		case o.Text == "" && o.EOF():
-			return
-		case o.Text == "" && !o.Truncated:
-			c.keepAlive()
-			continue
-		}
-		if sleep(ctx, time.Until(next)) != nil {
+	var r liveReader
+	for r.more(ctx, p.card, p.t) {
+		if r.pause(ctx) != nil {
 			return
 		}
-		for range maxReads {
-			if o, err = t.ReadOutput(ctx, cursor, 0); err != nil {
+		if r.read(ctx, p.t, func(s string) { _, _ = plain.Write([]byte(s)) }) != nil {
+			return
+		}
+		if u := p.show(plain.String()); u != nil {
+			if !p.wait(ctx, u) {
 				return
 			}
-			if o.Truncated {
-				_, _ = plain.Write([]byte(text.Cancel + terminal.GapMark))
-			}
-			_, _ = plain.Write([]byte(o.Text))
-			cursor = o.NextCursor
-			if !o.More {
-				break
-			}
-		}
-		now := plain.String()
-		c.readReleased()
-		s.mu.Lock()
-		if c.ending || now == p.text {
-			s.mu.Unlock()
-			continue
-		}
-		p.text = now
-		content, embeds := c.compose(false)
-		u := s.put(c, acp.SessionToolCallUpdate{Content: content}, embeds...)
-		s.mu.Unlock()
-		next = time.Now().Add(terminal.TextInterval)
-		if u == nil || s.b.wire.wait(ctx, u) != nil {
-			return
+			r.next = time.Now().Add(terminal.TextInterval)
 		}
 	}
+}
+
+// failed shows why there is no more to see.
+func (p textPresenter) failed(words string) { p.show(p.shown() + words) }
+
+func (p textPresenter) done() {}
+
+func (p textPresenter) shown() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.p.text
+}
+
+// show replaces the text in the card. It returns nil if nothing was sent.
+func (p textPresenter) show(now string) *updates.Update {
+	p.settleReleased()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stage != live || p.p.settled || now == p.p.text {
+		return nil
+	}
+	p.p.text = now
+	content, embeds := p.compose(false)
+	return p.put(acp.SessionToolCallUpdate{Content: content}, embeds...)
 }

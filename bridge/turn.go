@@ -11,6 +11,7 @@ import (
 	"time"
 
 	acp "github.com/coder/acp-go-sdk"
+	"github.com/termbridge/termbridge/bridge/internal/updates"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -129,8 +130,23 @@ func (s *State) Cancel() {
 // turn's context.
 func (t *Turn) halt(cause error) {
 	defer close(t.halted)
+	live := t.refuse(cause)
+	if t.s.b.gone() {
+		return // the managers have ended, or are ending, what there is
+	}
+	var all sync.WaitGroup
+	for _, term := range live {
+		all.Go(func() { stop(term) })
+	}
+	all.Wait()
+}
+
+// refuse lets nothing more begin, ends every wait, and returns the terminals that
+// are to be stopped.
+func (t *Turn) refuse(cause error) (live []terminal.Terminal) {
 	s := t.s
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	t.cause = cause
 	t.cancelled = t.cancelled || cause != errTurnOver
 	t.deadline = time.Now().Add(terminal.SettleTimeout)
@@ -138,7 +154,6 @@ func (t *Turn) halt(cause error) {
 	if t.busy == 0 {
 		close(t.idle)
 	}
-	var live []*command
 	for _, c := range t.calls {
 		if c.ending {
 			continue // its commands are the State's
@@ -150,21 +165,11 @@ func (t *Turn) halt(cause error) {
 			}
 			if k.live() {
 				k.stopping = true
-				live = append(live, k)
+				live = append(live, k.term)
 			}
 		}
 	}
-	s.mu.Unlock()
-	if s.b.gone() {
-		return // the managers have ended, or are ending, what there is
-	}
-	ctx, cancel := context.WithDeadline(context.Background(), t.deadline)
-	defer cancel()
-	var all sync.WaitGroup
-	for _, k := range live {
-		all.Go(func() { _, _ = k.term.Stop(ctx) })
-	}
-	all.Wait()
+	return live
 }
 
 // enter notes that a method of a Call is under way, for which the answer of the
@@ -178,6 +183,15 @@ func (t *Turn) leave() {
 	}
 }
 
+// drop lets a Call go that has ended, unless the client may still start something
+// for it: that is nobody's, and the turn waits for it. Called with mu held.
+func (t *Turn) drop(c *Call) {
+	open := func(k *command) bool { return k.done == nil && k.created != nil && !closed(k.created) }
+	if !slices.ContainsFunc(c.commands, open) {
+		t.calls = slices.DeleteFunc(t.calls, func(o *Call) bool { return o == c })
+	}
+}
+
 // end settles the turn and maps its answer.
 func (t *Turn) end(answer acp.PromptResponse, err error) (acp.PromptResponse, error) {
 	defer close(t.over)
@@ -188,9 +202,9 @@ func (t *Turn) end(answer acp.PromptResponse, err error) (acp.PromptResponse, er
 	t.endCalls(unknown)
 	if len(unknown) > 0 && !s.b.gone() {
 		text := "Not confirmed to have ended: " + strings.Join(unknown, "; ") + "."
-		parts, _ := chunks(s.id, acp.UpdateAgentMessageText(text))
-		for _, n := range parts {
-			_ = s.b.wire.within(lastWords, s.b.wire.put(n))
+		parts, _ := s.out.Chunks(acp.UpdateAgentMessageText(text))
+		for _, part := range parts {
+			_ = s.out.Put(part).Within(lastWords)
 		}
 	}
 
@@ -227,43 +241,45 @@ func (t *Turn) settle() (unknown []string) {
 		return nil
 	case <-timer.C:
 	}
-	s.mu.Lock()
-	var open []*command
-	for _, c := range t.calls {
-		for _, k := range c.commands {
-			// Those of ended Calls are the State's, but for those that were given
-			// up before the client answered: they are nobody's.
-			if !c.ending || k.term == nil {
-				open = append(open, k)
-			}
-		}
-	}
-	s.mu.Unlock()
-	for _, k := range open {
-		s.mu.Lock()
-		term := k.term
-		wait := (<-chan struct{})(k.created)
-		s.mu.Unlock()
-		if term != nil {
-			wait = term.Done()
+	ctx, cancel := context.WithDeadline(context.Background(), t.deadline)
+	defer cancel()
+	for _, k := range t.owned() {
+		v := s.view(k)
+		wait := v.done
+		if wait == nil {
+			wait = v.created
 		}
 		if wait == nil {
 			continue // it never started
 		}
-		ctx, cancel := context.WithDeadline(context.Background(), t.deadline)
 		select {
 		case <-wait:
 		case <-s.b.lost:
 		case <-ctx.Done():
 		}
-		cancel()
 		switch {
 		case s.b.gone():
-		case !closed(wait), term != nil && unconfirmed(term.Info()):
-			unknown = append(unknown, describe(k, term))
+		case !closed(wait), v.done != nil && unconfirmed(v.info()):
+			unknown = append(unknown, describe(v))
 		}
 	}
 	return unknown
+}
+
+// owned returns the commands whose end the turn waits for.
+func (t *Turn) owned() (open []*command) {
+	t.s.mu.Lock()
+	defer t.s.mu.Unlock()
+	for _, c := range t.calls {
+		for _, k := range c.commands {
+			// Those of ended Calls are the State's, but for those that were given
+			// up before the client answered: they are nobody's.
+			if !c.ending || k.done == nil {
+				open = append(open, k)
+			}
+		}
+	}
+	return open
 }
 
 // unconfirmed reports that a command counts as ended because it was stopped, and
@@ -276,22 +292,18 @@ func unconfirmed(info terminal.Info) bool {
 	return false
 }
 
-// describe names a command to a person.
-func describe(k *command, t terminal.Terminal) string {
-	line := cutMiddle(k.cmd.String(), 200)
-	if t == nil {
+// describe names the command of a view to a person.
+func describe(v *command) string {
+	line := updates.Middle(v.cmd.String(), 200, updates.CutMark)
+	if v.done == nil {
 		return fmt.Sprintf("%q, which the client was asked to run and did not answer", line)
 	}
-	return fmt.Sprintf("%q (%s)", line, t.Info().ID)
+	return fmt.Sprintf("%q (%s)", line, v.info().ID)
 }
 
 // endCalls gives every open Call its final status.
 func (t *Turn) endCalls(unknown []string) {
-	s := t.s
-	s.mu.Lock()
-	calls := slices.Clone(t.calls)
-	err := t.cause
-	s.mu.Unlock()
+	calls, err := t.open()
 	if len(unknown) > 0 {
 		err = fmt.Errorf("%w; not everything is known to have ended", err)
 	}
@@ -300,6 +312,13 @@ func (t *Turn) endCalls(unknown []string) {
 		all.Go(func() { c.end("", err, max(lastWords, time.Until(t.deadline)), true) })
 	}
 	all.Wait()
+}
+
+// open returns the Calls that the turn has still, and why it ends.
+func (t *Turn) open() ([]*Call, error) {
+	t.s.mu.Lock()
+	defer t.s.mu.Unlock()
+	return slices.Clone(t.calls), t.cause
 }
 
 // ToolCall begins a tool call. The client is told of it when the first method of
@@ -311,14 +330,14 @@ func (t *Turn) ToolCall(card acp.SessionUpdateToolCall) *Call {
 	case acp.ToolCallStatusCompleted, acp.ToolCallStatusFailed:
 		card.Status = "" // that is for End to say
 	}
-	return t.newCall(card)
+	return t.newCall(card, false)
 }
 
 // newCall enters a Call with this card, or one whose methods fail.
-func (t *Turn) newCall(card acp.SessionUpdateToolCall) *Call {
+func (t *Turn) newCall(face acp.SessionUpdateToolCall, attached bool) *Call {
 	s := t.s
-	c := &Call{s: s, turn: t, id: card.ToolCallId, card: card, content: card.Content, rawOutput: card.RawOutput, ended: make(chan struct{})}
-	c.card.Content, c.card.RawOutput = nil, nil
+	c := &Call{s: s, id: face.ToolCallId, attached: attached, card: newCard(s, face, attached), ended: make(chan struct{})}
+	size := updates.CheckID(string(c.id))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -326,11 +345,16 @@ func (t *Turn) newCall(card acp.SessionUpdateToolCall) *Call {
 		c.dead = fmt.Errorf("bridge: tool call %q: the turn is over: %w", c.id, terminal.ErrEnded)
 	case c.id == "":
 		c.dead = errors.New("bridge: a tool call without an id")
+	case size != nil:
+		c.dead = fmt.Errorf("bridge: a tool call: %w", size)
 	case s.cards[c.id] != nil:
 		c.dead = fmt.Errorf("bridge: tool call %q is open already", c.id)
+	case s.replays[c.id]:
+		c.dead = fmt.Errorf("bridge: tool call %q is being replayed", c.id)
 	default:
 		s.cards[c.id] = c
 		t.calls = append(t.calls, c)
+		c.turn = t
 	}
 	return c
 }

@@ -31,7 +31,9 @@ type Entry[O comparable] struct {
 	ledger  *Ledger[O]
 	slot    bool              // it takes one of the slots while it lives
 	owner   O                 // who ends it
-	term    terminal.Terminal // nil until Started
+	term    terminal.Terminal // nil until Started, as id and done are
+	id      string
+	done    <-chan struct{}
 	pending bool              // shown, and no tool-end took note yet
 	swept   bool              // no longer in the ledger
 }
@@ -103,7 +105,7 @@ func (e *Entry[O]) live() bool {
 		return true
 	}
 	select {
-	case <-e.term.Done():
+	case <-e.done:
 		return false
 	default:
 		return true
@@ -114,9 +116,10 @@ func (e *Entry[O]) live() bool {
 // if the entry was swept meanwhile: then nobody else knows t, and the caller
 // must stop it.
 func (e *Entry[O]) Started(t terminal.Terminal) bool {
+	id, done := t.Info().ID, t.Done() // no code of others runs under the lock
 	e.ledger.mu.Lock()
 	defer e.ledger.mu.Unlock()
-	e.term = t
+	e.term, e.id, e.done = t, id, done
 	return !e.swept
 }
 
@@ -217,7 +220,7 @@ func (l *Ledger[O]) Find(id string) (*Entry[O], error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, e := range l.entries {
-		if e.term != nil && e.term.Info().ID == id {
+		if e.term != nil && e.id == id {
 			return e, nil
 		}
 	}

@@ -40,7 +40,7 @@ func FreezeCall(card acp.SessionUpdateToolCall) (acp.SessionUpdateToolCall, erro
 	if err != nil {
 		return card, err
 	}
-	card.Title = title(card.Title)
+	card.Title = Title(card.Title)
 	visibleTexts(card.Content)
 	if size > terminal.MaxUpdateLine {
 		card.RawInput, card.RawOutput = Shrink(card.RawInput, terminal.MaxUpdateLine), Shrink(card.RawOutput, terminal.MaxUpdateLine)
@@ -59,7 +59,7 @@ func FreezeUpdate(u acp.SessionToolCallUpdate) (acp.SessionToolCallUpdate, error
 		u.Content = []acp.ToolCallContent{}
 	}
 	if u.Title != nil {
-		u.Title = new(title(*u.Title))
+		u.Title = new(Title(*u.Title))
 	}
 	visibleTexts(u.Content)
 	if size > terminal.MaxUpdateLine {
@@ -82,9 +82,9 @@ func freezeAny(u acp.SessionUpdate) (acp.SessionUpdate, error) {
 	return u, err
 }
 
-// title returns a title as a person may be shown it, on one line: clients show
+// Title returns a title as a person may be shown it, on one line: clients show
 // the first line only.
-func title(s string) string {
+func Title(s string) string {
 	return text.Visible(Middle(s, terminal.MaxUpdateLine, CutMark), "")
 }
 

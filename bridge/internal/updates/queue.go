@@ -182,6 +182,17 @@ func (u *Update) Within(d time.Duration) error {
 	return u.Wait(ctx)
 }
 
+// Linger waits until u was written, but no longer than d, and leaves it queued.
+func (u *Update) Linger(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-u.done:
+	case <-u.stream.q.lost:
+	case <-timer.C:
+	}
+}
+
 // withdraw takes u back unless it was written or is being written.
 func (u *Update) withdraw() {
 	q := u.stream.q

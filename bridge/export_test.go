@@ -1,4 +1,0 @@
-package bridge
-
-// Chunks is what Update sends of an update.
-var Chunks = chunks
