@@ -98,7 +98,7 @@ func (r random) card() acp.SessionUpdateToolCall {
 // FuzzForce: of any tool call there is a line that can be sent, which still has
 // its status and its terminals; and nothing of the caller's is changed.
 func FuzzForce(f *testing.F) {
-	for seed := range uint64(40) {
+	for seed := range uint64(12) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
@@ -160,7 +160,7 @@ func FuzzForce(f *testing.F) {
 // FuzzShrink: what is shrunk takes no more than it may, and looks the same where
 // nothing had to be cut.
 func FuzzShrink(f *testing.F) {
-	for seed := range uint64(50) {
+	for seed := range uint64(20) {
 		f.Add(seed, 1000)
 		f.Add(seed, int(seed)*100-200)
 	}
@@ -231,10 +231,9 @@ func FuzzCut(f *testing.F) {
 // and a room is never overdrawn.
 func FuzzOutput(f *testing.F) {
 	for _, s := range awkward {
-		for _, room := range []int{math.MinInt, -1, 0, 100, 150, 1000, 32_000, math.MaxInt} {
-			f.Add(s, uint16(15_000), room, 1)
-			f.Add(s, uint16(9_000), room, 3)
-			f.Add(s, uint16(9_000), room, math.MinInt)
+		for _, room := range []int{-1, 100, 150, 1000, 32_000, math.MaxInt} {
+			f.Add(s, uint16(9_000), room, 1)
+			f.Add(s, uint16(15_000), room, math.MinInt)
 		}
 	}
 	f.Fuzz(func(t *testing.T, piece string, times uint16, size, n int) {
@@ -332,11 +331,11 @@ func (panics) MarshalJSON() ([]byte, error) { panic("not today") }
 
 // A huge value is cut in about the time that it takes to look at it.
 func TestHugeValuesAreCut(t *testing.T) {
-	many := make([]any, 300_000)
+	many := make([]any, 100_000)
 	for i := range many {
 		many[i] = "a string of some length, of which there are many"
 	}
-	for _, v := range []any{strings.Repeat("x", 16<<20), many, map[string]any{"a": many, "b": strings.Repeat("\x1b", 4<<20)}} {
+	for _, v := range []any{strings.Repeat("x", 8<<20), many, map[string]any{"a": many, "b": strings.Repeat("\x1b", 1<<20)}} {
 		start := time.Now()
 		card, err := updates.FreezeCall(acp.SessionUpdateToolCall{ToolCallId: "1", RawInput: v})
 		if err != nil {

@@ -85,7 +85,7 @@ func freezeAny(u acp.SessionUpdate) (acp.SessionUpdate, error) {
 // Title returns a title as a person may be shown it, on one line: clients show
 // the first line only.
 func Title(s string) string {
-	return text.Visible(Middle(s, terminal.MaxUpdateLine, CutMark), "")
+	return text.Visible(Middle(s, terminal.MaxUpdateLine, CutMark), "\t")
 }
 
 // Message returns text of several lines as a person may be shown it.
