@@ -34,8 +34,8 @@ type Entry[O comparable] struct {
 	term    terminal.Terminal // nil until Started, as id and done are
 	id      string
 	done    <-chan struct{}
-	pending bool              // shown, and no tool-end took note yet
-	swept   bool              // no longer in the ledger
+	pending bool // shown, and no tool-end took note yet
+	swept   bool // no longer in the ledger
 }
 
 // New returns an empty Ledger with so many slots.
