@@ -128,19 +128,19 @@ func (a *Agent) Close() error {
 // end of in that ended it, in is still read from until that comes.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, o *Options) error {
 	a := New(o)
+	w := newLastWriter(out)
 	input, feed := io.Pipe()
 	go func() { // ends with in
 		_, err := io.Copy(feed, in)
+		w.last()
 		feed.CloseWithError(err)
 	}()
-	w := newLastWriter(out)
 	defer watchReader(out, func() { w.fail(errNoReader) })()
 	guard := acpterm.GuardReader(input)
 	guard.SetLogger(a.opts.Logger)
 	conn := acp.NewAgentSideConnection(a, w, guard)
 	conn.SetLogger(slog.New(discreet{a.opts.Logger.Handler()}))
 	a.Connect(conn)
-	w.done = conn.Done()
 	guard.Open()
 
 	select {

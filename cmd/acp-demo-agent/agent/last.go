@@ -19,7 +19,6 @@ var errNoReader = errors.New("nobody reads the output")
 // commands only.
 type lastWriter struct {
 	w      io.Writer
-	done   <-chan struct{} // of the connection; set before the first Write
 	writes atomic.Int64
 	once   sync.Once
 	broken chan struct{} // closed by fail; err is valid afterwards
@@ -27,7 +26,8 @@ type lastWriter struct {
 
 	mu sync.Mutex
 	// guards following
-	last []byte
+	ended bool
+	kept  []byte // written since then
 }
 
 func newLastWriter(w io.Writer) *lastWriter {
@@ -36,19 +36,31 @@ func newLastWriter(w io.Writer) *lastWriter {
 
 func (l *lastWriter) Write(p []byte) (int, error) {
 	defer l.writes.Add(1)
-	select {
-	case <-l.done:
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.last = append(l.last, p...)
+	if l.keep(p) {
 		return len(p), nil
-	default:
 	}
 	n, err := l.w.Write(p)
 	if err != nil {
 		l.fail(err)
 	}
 	return n, err
+}
+
+// keep keeps what is written after the end of the input.
+func (l *lastWriter) keep(p []byte) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended {
+		l.kept = append(l.kept, p...)
+	}
+	return l.ended
+}
+
+// last says that the input has ended.
+func (l *lastWriter) last() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended = true
 }
 
 // fail makes the writer broken, for the first reason that there was.
@@ -59,7 +71,7 @@ func (l *lastWriter) fail(err error) {
 	})
 }
 
-// settle waits until nothing was written for a while, and writes what came last,
+// settle waits until nothing was written for a while, and writes what was kept,
 // all of it bounded.
 func (l *lastWriter) settle() {
 	const quiet, limit = 100 * time.Millisecond, 200 * time.Millisecond
@@ -73,16 +85,16 @@ func (l *lastWriter) settle() {
 		changed = l.writes.Load() != before
 	}
 	l.mu.Lock()
-	last := l.last
-	l.last = nil
+	kept := l.kept
+	l.kept = nil
 	l.mu.Unlock()
-	if len(last) == 0 {
+	if len(kept) == 0 {
 		return
 	}
 	written := make(chan struct{})
 	go func() { // ends at the latest with the process
 		defer close(written)
-		_, _ = l.w.Write(last)
+		_, _ = l.w.Write(kept)
 	}()
 	select {
 	case <-written:

@@ -23,12 +23,10 @@ func TestLastWriter(t *testing.T) {
 				got = append(got, string(b[:n]))
 			}
 		}()
-		done := make(chan struct{})
 		w := newLastWriter(pipe)
-		w.done = done
 		_, _ = w.Write([]byte("1"))
 		_, _ = w.Write([]byte("2"))
-		close(done)
+		w.last()
 		_, _ = w.Write([]byte("3"))
 		time.AfterFunc(50*time.Millisecond, func() { _, _ = w.Write([]byte("4")) })
 		begin := time.Now()
@@ -44,7 +42,7 @@ func TestLastWriter(t *testing.T) {
 
 		_, pipe = io.Pipe() // nobody reads
 		w = newLastWriter(pipe)
-		w.done = done
+		w.last()
 		_, _ = w.Write([]byte("5"))
 		begin = time.Now()
 		w.settle()
