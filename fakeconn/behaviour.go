@@ -87,6 +87,9 @@ type Behaviour struct {
 	KillUnknown, ReleaseUnknown bool
 	// AfterRelease is how long a released terminal still answers; negative is for ever.
 	AfterRelease time.Duration
+	// ReuseIDs makes ids come again: a terminal gets the lowest number that no
+	// terminal has which is not released.
+	ReuseIDs bool
 	// SessionCode is the code for a terminal of another session; 0 ignores the
 	// session.
 	SessionCode int

@@ -317,6 +317,31 @@ func TestKnobs(t *testing.T) {
 			t.Errorf("a second terminal after the first: %q", failed)
 		}
 	})
+	probing(t, fakeconn.Behaviour{ReuseIDs: true}, func(p *probe) {
+		show := func(call acp.ToolCallId, id string) {
+			if err := p.c.Conn().SessionUpdate(p.Context(), acp.SessionNotification{SessionId: p.session, Update: acp.StartToolCall(call, "title",
+				acp.WithStartContent([]acp.ToolCallContent{acp.ToolTerminalRef(id)}))}); err != nil {
+				p.Error(err)
+			}
+		}
+		first, _ := p.create(sh("echo first"))
+		second, _ := p.create(sh("echo second"))
+		show("a", first)
+		p.wait(first)
+		p.release(first)
+		third, _ := p.create(sh("echo third"))
+		show("b", third)
+		if first != third || first == second {
+			t.Errorf("the ids are %s, %s and, after the release of the first, %s", first, second, third)
+		}
+		if got := p.wait(third) + "; " + p.output(third); got != `0 null; "third\n", 0 null` {
+			t.Errorf("the terminal whose id came again: %s", got)
+		}
+		p.c.Sync(p.Context())
+		if a, b := p.c.Card("a").Visible(), p.c.Card("b").Visible(); a != "first\n" || b != "third\n" {
+			t.Errorf("the user sees %q and %q", a, b)
+		}
+	})
 	probing(t, fakeconn.Behaviour{Refuse: &acp.RequestError{Code: -32000, Message: "no"}}, func(p *probe) {
 		if got := p.run(sh("echo a")); got != "create error -32000" {
 			t.Errorf("a user who refuses: %s", got)

@@ -84,6 +84,7 @@ type likeness struct {
 type likeTerminal struct {
 	*group
 	session  acp.SessionId
+	host     string // its id in the Host
 	limit    int // negative is none
 	bad      bool
 	released time.Time     // zero until then
@@ -165,9 +166,47 @@ func (l *likeness) CreateTerminal(ctx context.Context, req acp.CreateTerminalReq
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err == nil {
+		x.host = resp.TerminalId
+		resp.TerminalId = l.newID(resp.TerminalId)
 		l.terminals[resp.TerminalId] = x
 	}
 	return resp, err
+}
+
+// newID returns the id for a terminal that the Host knows by id. Called with mu
+// held.
+func (l *likeness) newID(id string) string {
+	if !l.b.ReuseIDs {
+		return id
+	}
+	for n := 1; ; n++ {
+		id := fmt.Sprint("term-", n)
+		if x := l.terminals[id]; x == nil || !x.released.IsZero() {
+			return id
+		}
+	}
+}
+
+// SessionUpdate hands the Host its own ids of the terminals that content names.
+func (l *likeness) SessionUpdate(ctx context.Context, n acp.SessionNotification) error {
+	var content []acp.ToolCallContent
+	switch u := n.Update; {
+	case u.ToolCall != nil:
+		content = u.ToolCall.Content
+	case u.ToolCallUpdate != nil:
+		content = u.ToolCallUpdate.Content
+	}
+	l.mu.Lock()
+	for _, c := range content {
+		if c.Terminal == nil {
+			continue
+		}
+		if x := l.terminals[c.Terminal.TerminalId]; x != nil {
+			c.Terminal.TerminalId = x.host
+		}
+	}
+	l.mu.Unlock()
+	return l.Client.SessionUpdate(ctx, n)
 }
 
 func (s BadStart) code() int {
@@ -418,6 +457,7 @@ func (l *likeness) ReleaseTerminal(ctx context.Context, req acp.ReleaseTerminalR
 		}
 		if over(x.closed) {
 			// What still runs is the Host's until its Close.
+			req.TerminalId = x.host
 			if _, err := l.Client.ReleaseTerminal(ctx, req); err != nil {
 				return resp, err
 			}
