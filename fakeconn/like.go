@@ -85,7 +85,7 @@ type likeTerminal struct {
 	*group
 	session  acp.SessionId
 	host     string // its id in the Host
-	limit    int // negative is none
+	limit    int    // negative is none
 	bad      bool
 	released time.Time     // zero until then
 	outputs  chan struct{} // held by a terminal/output that blocks
