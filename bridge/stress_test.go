@@ -23,8 +23,8 @@ import (
 )
 
 var (
-	stressSeeds = flag.Int("stress", 40, "how many seeds TestStress plays")
-	stressFirst = flag.Uint64("seed", 7, "the first seed of TestStress; the others count on")
+	stressSeeds = flag.Int("stress", 32, "how many seeds TestStress plays")
+	stressFirst = flag.Uint64("seed", 8, "the first seed of TestStress; the others count on")
 )
 
 // TestStress plays sessions at random, each seed in fake time: prompts that
