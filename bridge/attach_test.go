@@ -166,3 +166,46 @@ func TestAttachNeverEnded(t *testing.T) {
 		})
 	})
 }
+
+// A method that fails is one that was called: the agent has told the client of its
+// card, which gets its final status.
+func TestAttachMethodsThatFail(t *testing.T) {
+	bad := terminal.Command{Line: "echo x", Environment: "nowhere"}
+	for what, use := range map[string]func(ctx context.Context, call *bridge.Call) error{
+		"Exec": func(ctx context.Context, call *bridge.Call) error { _, err := call.Exec(ctx, bad); return err },
+		"StartBackground": func(ctx context.Context, call *bridge.Call) error {
+			_, err := call.StartBackground(ctx, bad)
+			return err
+		},
+		"Exec under an ended ctx": func(ctx context.Context, call *bridge.Call) error {
+			ctx, cancel := context.WithCancel(ctx)
+			cancel()
+			_, err := call.Exec(ctx, line("echo x"))
+			return err
+		},
+		"Permit under an ended ctx": func(ctx context.Context, call *bridge.Call) error {
+			ctx, cancel := context.WithCancel(ctx)
+			cancel()
+			return call.Permit(ctx, "")
+		},
+		"Update": func(_ context.Context, call *bridge.Call) error {
+			if err := call.Update(acp.SessionToolCallUpdate{RawOutput: "held until the end"}); err != nil {
+				return err
+			}
+			return context.Canceled
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			each(t, func(w *world, k kind) {
+				w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
+					call, _ := w.attach(t, "1", line("echo x"))
+					if use(ctx, call) == nil {
+						w.Errorf("%s did not fail", what)
+					}
+					return done, nil
+				})
+				check(w, "the status", w.c.Card("1").Status, acp.ToolCallStatusFailed)
+			})
+		})
+	}
+}

@@ -27,6 +27,7 @@ type Call struct {
 	// guarded by State.mu
 
 	turn      *Turn       // nil when the Call has ended and none of its methods is under way
+	called    bool        // a method that begins or changes something was called, whatever came of it
 	busy      int         // methods under way
 	commands  []*command  // in the order of their starts
 	questions []*question // that wait for an answer of the user
@@ -92,6 +93,7 @@ func (c *Call) detach() {
 // alive returns nil until the Call ends: what became of its commands can be told
 // after the turn was cancelled, too.
 func (c *Call) alive() error {
+	c.called = true
 	switch {
 	case c.s.b.gone():
 		return fmt.Errorf("bridge: %w", terminal.ErrConnectionLost)
@@ -145,6 +147,12 @@ func (c *Call) isUsable() error {
 	return c.usable()
 }
 
+func (c *Call) wasCalled() bool {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	return c.called
+}
+
 func (c *Call) isAlive() error {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
@@ -156,6 +164,9 @@ func (c *Call) isAlive() error {
 // an error of begin nothing is left of the command, else leave must be called.
 func (c *Call) begin(ctx context.Context, cmd terminal.Command, background bool) (context.Context, *command, error) {
 	s := c.s
+	if err := c.isUsable(); err != nil {
+		return nil, nil, err
+	}
 	if ctx.Err() != nil {
 		return nil, nil, s.failure(ctx, nil)
 	}
@@ -344,7 +355,7 @@ func (c *Call) end(words string, err error, bound time.Duration, orphaned bool) 
 		c.s.b.opts.Logger.Error("bridge: the end of a tool call panicked", "toolCall", c.id, "panic", failure.value, "stack", failure.stack)
 		v.reason = reason(failure)
 	}
-	send := !c.attached || orphaned && (c.card.touched() || len(commands) > 0)
+	send := !c.attached || orphaned && c.wasCalled()
 	c.handOver(commands)
 	u, final := c.card.finish(v, send)
 	if !send { // what the agent sends fits a line, too

@@ -597,13 +597,6 @@ func (c *card) finalContent(v verdict) []acp.ToolCallContent {
 	return content
 }
 
-// touched reports whether the card has ever said or shown anything.
-func (c *card) touched() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.latest != nil
-}
-
 // record returns what is to be kept of the card, but for what its commands did.
 func (c *card) record() Record {
 	c.mu.Lock()

@@ -80,14 +80,14 @@ type question struct {
 // asked must be called.
 func (c *Call) ask(ctx context.Context, key string) (*question, error) {
 	s := c.s
-	if ctx.Err() != nil {
-		return nil, s.failure(ctx, nil)
-	}
 	local := s.b.routesLocally()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := c.usable(); err != nil {
 		return nil, err
+	}
+	if ctx.Err() != nil {
+		return nil, s.failure(ctx, nil)
 	}
 	if key != "" && s.allowed[key] {
 		return nil, nil

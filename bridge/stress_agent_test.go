@@ -212,6 +212,7 @@ type script struct {
 	id       acp.ToolCallId
 	call     *bridge.Call
 	attached bool // the agent itself tells the client of it
+	late     bool // when the turn had ended, which then does not end it
 	turn     context.Context
 
 	mu sync.Mutex
@@ -232,7 +233,7 @@ func (x *actor) call(ctx context.Context, t *bridge.Turn, name string) {
 	} else {
 		y.call = t.ToolCall(acp.SessionUpdateToolCall{ToolCallId: y.id, Title: name, Kind: acp.ToolKindExecute})
 	}
-	if chance(rng, 20) && !y.permit(rng) {
+	if chance(rng, 20) && !y.permit(rng) && !y.late {
 		return
 	}
 	var steps sync.WaitGroup
@@ -252,7 +253,7 @@ func (x *actor) call(ctx context.Context, t *bridge.Turn, name string) {
 	}
 	steps.Wait()
 	y.mu.Lock()
-	must := y.attached && !y.used
+	must := y.attached && (!y.used || y.late)
 	y.mu.Unlock()
 	if must || chance(rng, 80) {
 		y.end(pick(rng, "", "", "what the agent says"))
@@ -274,7 +275,7 @@ func (y *script) attach(t *bridge.Turn) bool {
 	y.did.count("attach")
 	y.attached = true
 	call, card := t.Attach(y.id, terminal.Command{Args: []string{"job"}})
-	y.call = call
+	y.call, y.late = call, y.turn.Err() != nil
 	err := y.tell(acp.SessionUpdate{ToolCall: &acp.SessionUpdateToolCall{
 		ToolCallId: y.id, Title: "attached", Status: card.Status, Content: card.Content, Meta: card.Meta,
 	}})
