@@ -58,7 +58,7 @@ var (
 
 var rules = []rule{
 	{
-		packages: []string{"terminal", "terminal/memterm", "internal/text", "internal/tail", "internal/shelf", "internal/shellwords"},
+		packages: []string{"terminal", "terminal/memterm", "internal/text", "internal/tail", "internal/shelf", "internal/shellwords", "internal/vt"},
 		deny:     outside,
 		reason:   "the contract and its reference need only the standard library, so that anybody can implement them",
 	},
@@ -71,6 +71,11 @@ var rules = []rule{
 		packages: []string{"execenv", "localterm", "view"},
 		deny:     either(acp, local("acpterm"), above),
 		reason:   "the local side serves agents that do not speak ACP, too",
+	},
+	{
+		packages: []string{"internal/vt"},
+		deny:     local("terminal", "view", "localterm", "execenv", "acpterm", "bridge", "acphost", "fakeconn", "cmd"),
+		reason:   "a screen knows bytes only",
 	},
 	{
 		packages: []string{"acpterm"},

@@ -9,6 +9,7 @@ import (
 	acp "github.com/coder/acp-go-sdk"
 	"github.com/termbridge/termbridge/bridge/internal/updates"
 	"github.com/termbridge/termbridge/internal/text"
+	"github.com/termbridge/termbridge/internal/vt"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -236,6 +237,7 @@ func (r *liveReader) read(ctx context.Context, t terminal.Terminal, add func(str
 		}
 		if o.Truncated {
 			add(text.Cancel + terminal.GapMark)
+			o.Text = o.Text[vt.Remnant(o.Text):]
 		}
 		add(o.Text)
 		r.cursor = o.NextCursor

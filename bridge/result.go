@@ -81,12 +81,15 @@ func (s *State) result(k *command, t terminal.Terminal) (*Result, error) {
 func readPlain(t terminal.Terminal, limit int, fresh time.Duration) (out string, truncated bool, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), terminal.OutputTimeout)
 	defer cancel()
-	p := view.Plainer{Max: limit + 4} // a rune more, so that what is over the limit shows
+	p := view.Plainer{Max: limit + 4, Size: t.Info().Command.Size} // a rune more, so that what is over the limit shows
 	var wait time.Duration
 	var cursor int64
 	for {
 		o, err := t.ReadOutput(ctx, cursor, wait)
-		_, _ = p.Write([]byte(o.Text))
+		if o.Truncated {
+			p.Gap("")
+		}
+		_, _ = p.WriteString(o.Text)
 		truncated = truncated || o.Truncated || strings.Contains(o.Text, terminal.GapMark)
 		cursor = o.NextCursor
 		switch {

@@ -20,13 +20,13 @@ type textPresenter struct {
 }
 
 func (p textPresenter) follow(ctx context.Context) {
-	plain := view.Plainer{Max: 2 * terminal.TextLimit} // more than is shown, so that a cut shows
+	plain := view.Plainer{Max: 2 * terminal.TextLimit, Size: p.t.Info().Command.Size} // more than is shown, so that a cut shows
 	var r liveReader
 	for r.more(ctx, p.card, p.t) {
 		if r.pause(ctx) != nil {
 			return
 		}
-		if r.read(ctx, p.t, func(s string) { _, _ = plain.Write([]byte(s)) }) != nil {
+		if r.read(ctx, p.t, func(s string) { _, _ = plain.WriteString(s) }) != nil {
 			return
 		}
 		if u := p.show(plain.String()); u != nil {

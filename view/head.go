@@ -2,10 +2,8 @@ package view
 
 import (
 	"strings"
-	"unicode/utf8"
 
-	"github.com/charmbracelet/x/ansi"
-	"github.com/charmbracelet/x/ansi/parser"
+	"github.com/termbridge/termbridge/internal/vt"
 )
 
 // Head returns how much of text a page takes that has at most max bytes. It ends
@@ -16,23 +14,17 @@ import (
 // It is 0 if text is the beginning of something whose end is not there, and more
 // than max only for a sequence that is longer than a page.
 func Head(text string, max int) int {
-	var s stripper
 	whole, line := 0, 0 // where the page can end, and where behind a line
 	for n := 0; n < len(text); {
-		switch {
-		case s.state != parser.GroundState:
-			n += s.sequence(text[n:])
-		case text[n] == ansi.ESC:
-			s.state = parser.EscapeState
-			n++
-		case strings.HasPrefix(text[n:], "\r\n"):
-			n += 2
-		default:
-			_, size := utf8.DecodeRuneInString(text[n:])
-			n += size
+		state, size := vt.Ground.Step(text[n:])
+		if strings.HasPrefix(text[n:], "\r\n") {
+			size = 2
 		}
-		if s.state != parser.GroundState || text[n-1:] == "\r" {
-			continue
+		n += size
+		size, state = state.Skip(text[n:])
+		n += size
+		if state != vt.Ground || text[n-1:] == "\r" {
+			break
 		}
 		if n > max {
 			switch {

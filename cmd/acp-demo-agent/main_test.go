@@ -19,7 +19,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/charmbracelet/x/ansi"
 	"github.com/coder/acp-go-sdk"
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -28,6 +27,7 @@ import (
 	"github.com/termbridge/termbridge/execenv"
 	"github.com/termbridge/termbridge/localterm"
 	"github.com/termbridge/termbridge/terminal"
+	"github.com/termbridge/termbridge/view"
 )
 
 // TestMain makes the test binary serve as acp-demo-agent, which is in the PATH.
@@ -468,7 +468,7 @@ func TestDemoOnATerminal(t *testing.T) {
 			if colours := strings.Contains(out.String(), "\x1b["); colours == noColor {
 				t.Errorf("colours: %v", colours)
 			}
-			for line := range strings.Lines(ansi.Strip(out.String())) {
+			for line := range strings.Lines(view.Plain(out.String())) {
 				if n := utf8.RuneCountInString(strings.TrimRight(line, "\r\n")); n > 80 {
 					t.Errorf("%d columns: %s", n, line)
 				}

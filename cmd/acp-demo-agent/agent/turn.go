@@ -452,13 +452,16 @@ func (t *turn) failWith(ctx context.Context, call *bridge.Call, req request, r R
 // readAll returns the output of an ended command as plain text, its tail if it
 // is far longer than an update can be.
 func readAll(ctx context.Context, term terminal.Terminal) (output string, truncated bool, err error) {
-	plain := view.Plainer{Max: 2 * terminal.MaxUpdateLine}
+	plain := view.Plainer{Max: 2 * terminal.MaxUpdateLine, Size: term.Info().Command.Size}
 	for out, err := range terminal.Follow(ctx, term, 0) {
 		if err != nil {
 			return plain.String(), truncated, err
 		}
-		truncated = truncated || out.Truncated
-		_, _ = plain.Write([]byte(out.Text))
+		if out.Truncated {
+			truncated = true
+			plain.Gap("")
+		}
+		_, _ = plain.WriteString(out.Text)
 	}
 	return plain.String(), truncated, nil
 }
