@@ -675,15 +675,17 @@ func TestTheConnectionEnds(t *testing.T) {
 }
 
 func TestALineThatIsTooLong(t *testing.T) {
-	// The SDK closes the connection; nobody waits for ever, and nothing is
-	// claimed that is not known.
-	run(t, nil, func(f *fixture) {
-		f.c.Inject(fakeconn.Fault{Method: output, Reply: true, Edit: fakeconn.Pad(11 << 20)})
-		info := f.end(f.start("print hello"))
-		if info.Outcome != terminal.ConnectionLost || info.Err == nil {
-			f.Errorf("%+v", info)
-		}
-	})
+	// The request for the output fails, and the command ends as it did. Nothing
+	// is claimed that is not known: on a bare connection the SDK closes it.
+	for bare, want := range map[bool]terminal.Outcome{false: terminal.Exited, true: terminal.ConnectionLost} {
+		runWith(t, nil, &fakeconn.Options{Bare: bare}, func(f *fixture) {
+			f.c.Inject(fakeconn.Fault{Method: output, Reply: true, Edit: fakeconn.Pad(11 << 20)})
+			info := f.end(f.start("print hello"))
+			if info.Outcome != want || info.Err == nil {
+				f.Errorf("bare %v: %+v", bare, info)
+			}
+		})
+	}
 }
 
 func TestReleaseIsNotAnswered(t *testing.T) {
@@ -1009,11 +1011,17 @@ func TestSessionsDoNotDisturbEachOther(t *testing.T) {
 }
 
 func TestInsideTheHandlerOfACancel(t *testing.T) {
-	// The SDK holds every response back while it handles a notification. Stop
-	// waits no longer than its ctx, and the stop is not taken back.
+	// On a bare connection the SDK holds every response back while it handles a
+	// notification. Stop waits no longer than its ctx, and the stop is not taken
+	// back.
+	t.Run("bare", func(t *testing.T) { stopInCancel(t, true, context.DeadlineExceeded) })
+	t.Run("acpwire", func(t *testing.T) { stopInCancel(t, false, nil) })
+}
+
+func stopInCancel(t *testing.T, bare bool, want error) {
 	synctest.Test(t, func(t *testing.T) {
-		agent := &cancelAgent{t: t}
-		c := fakeconn.New(&fakeconn.Options{Agent: func(conn *acp.AgentSideConnection) acp.Agent {
+		agent := &cancelAgent{t: t, want: want}
+		c := fakeconn.New(&fakeconn.Options{Bare: bare, Agent: func(conn *acp.AgentSideConnection) acp.Agent {
 			agent.conn = conn
 			return agent
 		}})
@@ -1047,6 +1055,7 @@ type cancelAgent struct {
 	t    *testing.T
 	conn *acp.AgentSideConnection
 	term terminal.Terminal
+	want error // of Stop
 }
 
 func (a *cancelAgent) Initialize(context.Context, acp.InitializeRequest) (acp.InitializeResponse, error) {
@@ -1061,7 +1070,7 @@ func (a *cancelAgent) Cancel(context.Context, acp.CancelNotification) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	start := time.Now()
-	if _, err := a.term.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := a.term.Stop(ctx); !errors.Is(err, a.want) {
 		a.t.Errorf("Stop in the handler: %v", err)
 	}
 	if took := time.Since(start); took > time.Second {

@@ -28,6 +28,8 @@ type world struct {
 	id    acp.SessionId
 	local *memterm.Manager
 
+	onCancel, onPrompt func() // called by the agent's methods before anything else
+
 	mu sync.Mutex
 	// guards following
 	turns map[string]turn
@@ -221,6 +223,9 @@ func (a *agent) NewSession(_ context.Context, req acp.NewSessionRequest) (acp.Ne
 }
 
 func (a *agent) Prompt(ctx context.Context, req acp.PromptRequest) (acp.PromptResponse, error) {
+	if a.w.onPrompt != nil {
+		a.w.onPrompt()
+	}
 	a.w.mu.Lock()
 	f := a.w.turns[req.Prompt[0].Text.Text]
 	a.w.mu.Unlock()
@@ -228,6 +233,9 @@ func (a *agent) Prompt(ctx context.Context, req acp.PromptRequest) (acp.PromptRe
 }
 
 func (a *agent) Cancel(context.Context, acp.CancelNotification) error {
+	if a.w.onCancel != nil {
+		a.w.onCancel()
+	}
 	a.w.s.Cancel()
 	return nil
 }

@@ -20,11 +20,12 @@ type permitter interface {
 	RequestPermission(context.Context, acp.RequestPermissionRequest) (acp.RequestPermissionResponse, error)
 }
 
-// The options that a user has; the ids mean nothing to the client.
+// The options that a user has. The ids mean nothing in the protocol, but some
+// clients answer with these, whatever they were offered.
 const (
-	allowOnce   acp.PermissionOptionId = "allow_once"
+	allowOnce   acp.PermissionOptionId = "allow"
 	allowAlways acp.PermissionOptionId = "allow_always"
-	rejectOnce  acp.PermissionOptionId = "reject_once"
+	rejectOnce  acp.PermissionOptionId = "reject"
 )
 
 // answerGrace is how long a question that nobody waits for any more stays open
@@ -32,6 +33,10 @@ const (
 // session/request_permission requests with this Cancelled outcome" (ACP v1,
 // prompt turn, cancellation). Then the request is cancelled.
 const answerGrace = time.Second
+
+// closedGrace is how far a session/cancel may be behind the closing of the
+// turn's questions.
+const closedGrace = 100 * time.Millisecond
 
 // Permit asks the user whether the command that the card shows may run, by
 // session/request_permission, and returns nil if it may. The user sees the title and
@@ -181,7 +186,7 @@ func (q *question) put(c *Call, key string) error {
 		return fmt.Errorf("bridge: the user was not asked: %w", err)
 	case r.Outcome.Cancelled != nil:
 		// The session/cancel that this goes with may come a moment later.
-		_ = updates.Sleep(q.ctx, cancelWindow)
+		_ = updates.Sleep(q.ctx, closedGrace)
 		return s.failure(q.ctx, fmt.Errorf("bridge: the client closed the question: %w", context.Canceled))
 	case r.Outcome.Selected == nil:
 		return fmt.Errorf("bridge: %w: no outcome of a question", acpterm.ErrBadReply)

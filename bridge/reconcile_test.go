@@ -119,7 +119,7 @@ func TestCancelManyTimes(t *testing.T) {
 				_, err := t.ToolCall(card(id)).Exec(ctx, line("sleep 1h"))
 				return done, err
 			})
-			time.Sleep(cancelWindow) // a late one is for a turn that begins now
+			time.Sleep(200 * time.Millisecond) // a late one is for a turn that begins now
 			w.run("after "+id, line("echo x"))
 			check(w, "the status", w.c.Card(id).Status, acp.ToolCallStatusFailed)
 			check(w, "the status", w.c.Card("after "+id).Status, acp.ToolCallStatusCompleted)
@@ -209,8 +209,8 @@ func TestLateArrivalsStayOut(t *testing.T) {
 	})
 }
 
-// A second prompt beside an open one takes nothing from it but what the SDK does:
-// that ends the first prompt's context, which is a cancel of that turn alone.
+// A second turn beside an open one takes nothing from it. A second prompt cancels
+// the first, and that turn alone.
 func TestOverlappingPrompts(t *testing.T) {
 	play := func(w *world, overlap func(first, second turn)) {
 		play := func(id acp.ToolCallId, command string) turn {

@@ -42,8 +42,6 @@ type State struct {
 	stats    Stats                    // of what has started, and of what was forgotten
 	replayed int                      // updates of records
 	allowed  map[string]bool          // keys that the user has allowed always
-	early    time.Time                // a turn that begins before this is cancelled
-	excess   time.Time                // a cancel before this belongs to a turn that is over
 	closed   bool
 }
 

@@ -28,7 +28,6 @@ type Turn struct {
 	calls     []*Call
 	cause     error         // not nil: nothing may begin any more
 	cancelled bool          // the answer is "cancelled"
-	claimed   bool          // a cancel of the session came while the turn was open
 	deadline  time.Time     // valid with cause: when all must have settled
 	busy      int           // methods of Calls under way
 	idle      chan struct{} // not nil with cause: closed when busy is 0
@@ -39,11 +38,6 @@ var (
 	errCancelled = fmt.Errorf("bridge: the client cancelled the turn: %w", context.Canceled)
 	errTurnOver  = fmt.Errorf("bridge: the turn is over: %w", terminal.ErrEnded)
 )
-
-// cancelWindow is how far apart a cancel and the turn that it belongs to may
-// be seen: the SDK hands out requests and notifications on different
-// goroutines.
-const cancelWindow = 100 * time.Millisecond
 
 // Turn runs f as one prompt of the session and returns its answer, when
 // everything that its open Calls own has ended and every Call has its final
@@ -57,9 +51,11 @@ const cancelWindow = 100 * time.Millisecond
 // f becomes the error of the turn. On a closed State the error wraps
 // [terminal.ErrClosed], on a lost connection [terminal.ErrConnectionLost].
 //
-// Turns of one session may overlap.
+// Turns of one session may overlap. With [Serve], or [acpwire.Connect], prompts
+// do so only while the older ones, which are cancelled, are ending.
 func (s *State) Turn(ctx context.Context, f func(context.Context, *Turn) (acp.PromptResponse, error)) (answer acp.PromptResponse, err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
+	prompt := ctx
+	ctx, cancel := context.WithCancelCause(prompt)
 	t := &Turn{s: s, cancel: cancel, done: ctx.Done(), halted: make(chan struct{}), over: make(chan struct{})}
 	if err := t.begin(); err != nil {
 		cancel(err)
@@ -72,7 +68,7 @@ func (s *State) Turn(ctx context.Context, f func(context.Context, *Turn) (acp.Pr
 			s.b.opts.Logger.Error("bridge: a turn panicked", "session", s.id, "panic", v, "stack", string(debug.Stack()))
 			answer, err = acp.PromptResponse{}, fmt.Errorf("bridge: the turn panicked: %v", v)
 		}
-		answer, err = t.end(answer, err)
+		answer, err = t.end(prompt, answer, err)
 	}()
 	if ctx.Err() == nil {
 		return f(ctx, t)
@@ -80,7 +76,7 @@ func (s *State) Turn(ctx context.Context, f func(context.Context, *Turn) (acp.Pr
 	return acp.PromptResponse{}, context.Cause(ctx)
 }
 
-// begin opens the turn. A cancel that overtook it cancels it.
+// begin opens the turn.
 func (t *Turn) begin() error {
 	s := t.s
 	s.mu.Lock()
@@ -92,32 +88,23 @@ func (t *Turn) begin() error {
 		return fmt.Errorf("bridge: session %q: %w", s.id, terminal.ErrClosed)
 	}
 	s.turns = append(s.turns, t)
-	if time.Now().Before(s.early) {
-		s.early = time.Time{}
-		t.claimed = true
-		t.cancel(errCancelled)
-	}
 	return nil
 }
 
-// Cancel cancels every open turn of the session. It never blocks, and may be
-// called at any time, also inside the SDK's handler of session/cancel. The
-// handlers of a prompt and of its cancel run on different goroutines, so a
-// cancel that finds no turn is kept for a moment for the turn that it overtook,
-// unless one is just over because its ctx ended, as the SDK has it: then it
-// belonged to that one.
+// Cancel cancels every turn of the session that is open now, and no later one.
+// It never blocks, and may be called at any time.
+//
+// Call it in the agent's Cancel, and before that returns. With [Serve], or
+// [acpwire.Connect], the turns that are open then are those of the prompts that
+// the client sent before its session/cancel: a later prompt waits until Cancel
+// has returned, and of a prompt whose turn is yet to begin the ctx has ended. On a
+// connection that acp.NewAgentSideConnection made, the SDK decides which prompts
+// are before a cancel and which are not, and it is wrong about those close by.
 func (s *State) Cancel() {
 	s.mu.Lock()
 	turns := slices.Clone(s.turns)
 	for _, t := range turns {
-		t.claimed = true
-	}
-	if len(turns) == 0 {
-		if now := time.Now(); now.Before(s.excess) {
-			s.excess = time.Time{}
-		} else {
-			s.early = now.Add(cancelWindow)
-		}
+		t.cancelled = true
 	}
 	s.mu.Unlock()
 	for _, t := range turns {
@@ -192,8 +179,9 @@ func (t *Turn) drop(c *Call) {
 	}
 }
 
-// end settles the turn and maps its answer.
-func (t *Turn) end(answer acp.PromptResponse, err error) (acp.PromptResponse, error) {
+// end settles the turn and maps its answer: that is cancelled even if the
+// prompt's ctx has ended only meanwhile.
+func (t *Turn) end(prompt context.Context, answer acp.PromptResponse, err error) (acp.PromptResponse, error) {
 	defer close(t.over)
 	t.cancel(errTurnOver)
 	<-t.halted
@@ -211,13 +199,10 @@ func (t *Turn) end(answer acp.PromptResponse, err error) (acp.PromptResponse, er
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.turns = slices.DeleteFunc(s.turns, func(o *Turn) bool { return o == t })
-	if t.cancelled && !t.claimed && !s.closed {
-		s.excess = time.Now().Add(cancelWindow)
-	}
 	switch {
 	case s.b.gone():
 		return acp.PromptResponse{}, fmt.Errorf("bridge: %w", terminal.ErrConnectionLost)
-	case t.cancelled || t.claimed:
+	case t.cancelled || prompt.Err() != nil:
 		answer.StopReason = acp.StopReasonCancelled
 		return answer, nil
 	}

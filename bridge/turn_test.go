@@ -230,28 +230,138 @@ func TestCancelOfWhatDoesNotEnd(t *testing.T) {
 	})
 }
 
-// A cancel that overtakes its prompt is kept for it, once; and not for long.
-func TestCancelBeforeItsPrompt(t *testing.T) {
-	each(t, func(w *world, k kind) {
-		ran := 0
-		count := func(context.Context, *bridge.Turn) (acp.PromptResponse, error) {
-			ran++
-			return done, nil
+// sent sends a prompt that is f, and returns once it is on the wire with a
+// function that expects its answer.
+func (w *world) sent(f turn) (expect func(want acp.StopReason)) {
+	w.Helper()
+	before := w.c.Count(acp.AgentMethodSessionPrompt)
+	answered := make(chan struct{})
+	var resp acp.PromptResponse
+	var err error
+	go func() {
+		defer close(answered)
+		resp, err = w.prompt(f)
+	}()
+	for w.c.Count(acp.AgentMethodSessionPrompt) == before {
+		runtime.Gosched() // in no time
+	}
+	return func(want acp.StopReason) {
+		w.Helper()
+		<-answered
+		if err != nil || resp.StopReason != want {
+			w.Errorf("the prompt is answered %q, %v; want %q", resp.StopReason, err, want)
 		}
+	}
+}
+
+// command is a prompt that runs one command.
+func (w *world) command(id acp.ToolCallId, text string) turn {
+	return func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
+		call := t.ToolCall(card(id))
+		_, err := call.Exec(ctx, line(text))
+		call.End("", err)
+		return done, err
+	}
+}
+
+// A cancel that the client sent before a prompt does not touch it, however close
+// they are, over a slow link, and whatever the agent's Cancel does before it
+// cancels the session's turns.
+func TestInterruptAndSend(t *testing.T) {
+	for _, latency := range []time.Duration{0, 50 * time.Millisecond} {
+		for _, work := range []time.Duration{0, time.Millisecond, time.Second} {
+			t.Run(fmt.Sprint(latency, work), func(t *testing.T) {
+				over(t, latency, func(w *world) {
+					w.onCancel = func() { time.Sleep(work) }
+					for i := range 10 {
+						first, second := acp.ToolCallId(fmt.Sprint("first ", i)), acp.ToolCallId(fmt.Sprint("second ", i))
+						interrupted := w.sent(w.command(first, "sleep 1h"))
+						time.Sleep(time.Second)
+						w.cancel()
+						if i%2 == 1 {
+							w.cancel() // Stop is pressed twice
+						}
+						sent := w.sent(w.command(second, "echo x"))
+						interrupted(acp.StopReasonCancelled)
+						sent(acp.StopReasonEndTurn)
+						check(w, "the first card", w.c.Card(first).Status, acp.ToolCallStatusFailed)
+						check(w, "the second card", w.c.Card(second).Status, acp.ToolCallStatusCompleted)
+					}
+				})
+			})
+		}
+	}
+}
+
+// over runs f with every kind of client, behind a link with this latency.
+func over(t *testing.T, latency time.Duration, f func(w *world)) {
+	for _, k := range kinds {
+		k.client.Latency = latency
+		t.Run(string(k.presentation), func(t *testing.T) { in(t, k, nil, f) })
+	}
+}
+
+// A cancel that finds no turn open cancels none, and not the next one either.
+func TestCancelWithNothingOpen(t *testing.T) {
+	each(t, func(w *world, k kind) {
+		w.must(acp.StopReasonEndTurn, w.command("1", "echo x"))
+		w.cancel()
+		w.must(acp.StopReasonEndTurn, w.command("2", "echo x"))
 		w.s.Cancel()
-		time.Sleep(50 * time.Millisecond)
-		w.must(acp.StopReasonCancelled, count)
-		w.must(acp.StopReasonEndTurn, count)
-		w.s.Cancel()
-		time.Sleep(150 * time.Millisecond)
-		w.must(acp.StopReasonEndTurn, count)
-		check(w, "turns run", ran, 2)
+		w.must(acp.StopReasonEndTurn, w.command("3", "echo x"))
+		check(w, "commands run", w.starts("echo"), 3)
 	})
 }
 
-// The cancel of a turn that its context ended comes late, and does not hit the
-// next turn.
-func TestCancelAfterItsTurn(t *testing.T) {
+// A cancel right behind its prompt counts, even if the agent has not begun its
+// turn yet.
+func TestCancelRightBehindItsPrompt(t *testing.T) {
+	each(t, func(w *world, k kind) {
+		for _, late := range []time.Duration{time.Millisecond, time.Second} {
+			w.onPrompt = func() { time.Sleep(late) }
+			answer := w.sent(func(context.Context, *bridge.Turn) (acp.PromptResponse, error) {
+				w.Error("the turn runs")
+				return done, nil
+			})
+			w.cancel()
+			answer(acp.StopReasonCancelled)
+		}
+	})
+}
+
+// A cancel that comes while the turn settles counts.
+func TestCancelOfASettlingTurn(t *testing.T) {
+	each(t, func(w *world, k kind) {
+		answer := w.sent(func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
+			go t.ToolCall(card("1")).Exec(ctx, line("ignore-term 1h"))
+			time.Sleep(100 * time.Millisecond)
+			return done, nil
+		})
+		time.Sleep(500 * time.Millisecond)
+		w.cancel()
+		answer(acp.StopReasonCancelled)
+	})
+}
+
+// Of overlapping prompts the newest wins, whatever their number.
+func TestNewestPromptWins(t *testing.T) {
+	each(t, func(w *world, k kind) {
+		var answers []func(acp.StopReason)
+		for i := range 4 {
+			answers = append(answers, w.sent(w.command(acp.ToolCallId(fmt.Sprint(i)), "sleep 2s")))
+			time.Sleep(600 * time.Millisecond)
+		}
+		for _, answer := range answers[:3] {
+			answer(acp.StopReasonCancelled)
+		}
+		answers[3](acp.StopReasonEndTurn)
+		check(w, "the last card", w.c.Card("3").Status, acp.ToolCallStatusCompleted)
+	})
+}
+
+// The ctx of a turn ends it as a cancel does, and no cancel of the session that
+// comes later hits the next turn.
+func TestEndOfTheContext(t *testing.T) {
 	each(t, func(w *world, k kind) {
 		ctx, cancel := context.WithCancel(w.Context())
 		w.later(time.Second, cancel)
@@ -262,15 +372,12 @@ func TestCancelAfterItsTurn(t *testing.T) {
 		if err != nil || resp.StopReason != acp.StopReasonCancelled {
 			w.Errorf("the turn is answered %v, %v", resp.StopReason, err)
 		}
-		w.s.Cancel() // the one that belongs to that turn
+		w.s.Cancel()
 		w.must(acp.StopReasonEndTurn, func(context.Context, *bridge.Turn) (acp.PromptResponse, error) { return done, nil })
-		w.s.Cancel() // one more
-		w.must(acp.StopReasonCancelled, func(context.Context, *bridge.Turn) (acp.PromptResponse, error) { return done, nil })
 	})
 }
 
-// A cancel ends every open turn of the session, of whose prompts the SDK loses
-// all but one, and no other session's.
+// A cancel ends every open turn of the session, and no other session's.
 func TestCancelOfOverlappingTurns(t *testing.T) {
 	each(t, func(w *world, k kind) {
 		other, err := w.b.Session("other", "/")
@@ -331,16 +438,13 @@ func TestCancelRaces(t *testing.T) {
 				w.Error(err)
 			}
 			_ = resp
-			time.Sleep(cancelWindow)
+			time.Sleep(200 * time.Millisecond) // a late one is for a turn that begins now
 			for _, t := range live(w.s.List()) {
 				w.s.Kill(t.Info().ID)
 			}
 		}
 	})
 }
-
-// cancelWindow is longer than a cancel is kept.
-const cancelWindow = 200 * time.Millisecond
 
 // A cancel that the client does not confirm is no end: the answer says so.
 func TestCancelIsNotConfirmed(t *testing.T) {

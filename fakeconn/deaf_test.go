@@ -62,7 +62,6 @@ func deaf(t *testing.T, c cell) bool {
 	agent := &bridged{}
 	client := fakeconn.New(&fakeconn.Options{
 		Programs: programs,
-		Input:    guarded,
 		Agent:    func(*acp.AgentSideConnection) acp.Agent { return agent },
 		Allow:    []fakeconn.Rule{fakeconn.RuleRelease}, // judged below, by what Close reports
 	})

@@ -62,6 +62,7 @@ import (
 	"github.com/coder/acp-go-sdk"
 
 	"github.com/termbridge/termbridge/acphost"
+	"github.com/termbridge/termbridge/acpwire"
 	"github.com/termbridge/termbridge/terminal"
 	"github.com/termbridge/termbridge/terminal/memterm"
 )
@@ -104,9 +105,9 @@ type Options struct {
 	// option that allows.
 	Permission func(context.Context, acp.RequestPermissionRequest) (acp.RequestPermissionResponse, error)
 
-	// Input, if not nil, wraps what the agent reads, as an agent's main
-	// function may; see acpterm.GuardReader. It must not wait for New.
-	Input func(io.Reader) io.Reader
+	// Bare connects the agent with acp.NewAgentSideConnection, and not with
+	// [acpwire.Connect].
+	Bare bool
 
 	// Latency is how long a line travels, in each direction.
 	Latency time.Duration
@@ -191,16 +192,13 @@ func New(options *Options) *Client {
 	labelled(c.label, func() {
 		// The wire is empty until New returns, so nothing calls the agent
 		// before there is one.
-		proxy := &proxy{}
-		var input io.Reader = c.filter.to[Agent]
-		if c.opts.Input != nil {
-			input = c.opts.Input(input)
-		}
-		c.conn = acp.NewAgentSideConnection(proxy, c.filter.to[Editor], input)
-		c.conn.SetLogger(c.opts.Logger)
-		proxy.Agent = &idle{}
-		if c.opts.Agent != nil {
-			proxy.Agent = c.opts.Agent(c.conn)
+		proxy := &proxy{new: c.opts.Agent}
+		if c.opts.Bare {
+			c.conn = acp.NewAgentSideConnection(proxy, c.filter.to[Editor], c.filter.to[Agent])
+			c.conn.SetLogger(c.opts.Logger)
+			proxy.SetAgentConnection(c.conn)
+		} else {
+			c.conn = acpwire.Connect(proxy, c.filter.to[Agent], c.filter.to[Editor], &acpwire.Options{Logger: c.opts.Logger})
 		}
 		c.agent = proxy.Agent
 		c.peer = acp.NewClientSideConnection(client, c.filter.to[Agent], c.host.Reader(c.filter.to[Editor]))

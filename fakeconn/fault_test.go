@@ -78,7 +78,8 @@ func TestFaults(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				c := fakeconn.New(&fakeconn.Options{Allow: []fakeconn.Rule{fakeconn.RuleRelease}})
+				// With nothing between the wire and the SDK.
+				c := fakeconn.New(&fakeconn.Options{Bare: true, Allow: []fakeconn.Rule{fakeconn.RuleRelease}})
 				x, err := c.Conn().CreateTerminal(t.Context(), acp.CreateTerminalRequest{SessionId: "s", Command: "print", Args: []string{"text"}})
 				if err != nil {
 					t.Fatal(err)

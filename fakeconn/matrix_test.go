@@ -65,6 +65,12 @@ const (
 
 func troubles() []trouble {
 	replace := func(with string) func(string) string { return func(string) string { return with } }
+	upTo := func(last string) func(string) string {
+		return func(raw string) string {
+			start, _, _ := strings.Cut(raw, last)
+			return start + last
+		}
+	}
 	all := []trouble{
 		{name: "request delayed", effect: honest, acts: true, fault: fakeconn.Fault{Delay: short}},
 		{name: "answer delayed", effect: honest, acts: true, fault: fakeconn.Fault{Reply: true, Delay: short}},
@@ -80,7 +86,8 @@ func troubles() []trouble {
 		{name: "no id", effect: silent, acts: true, fault: fakeconn.Fault{Reply: true, Edit: fakeconn.Remove("id")}},
 		{name: "unknown terminal", effect: refused, not: toCreate, fault: fakeconn.Fault{Edit: fakeconn.Set("params.terminalId", "nobody's")}},
 		{name: "unknown terminal", effect: bogus, acts: true, only: toCreate, fault: fakeconn.Fault{Reply: true, Edit: fakeconn.Set("result.terminalId", "nobody's")}},
-		{name: "half a line", effect: silent, acts: true, fault: fakeconn.Fault{Reply: true, Edit: fakeconn.Cut}},
+		{name: "half an id", effect: silent, acts: true, fault: fakeconn.Fault{Reply: true, Edit: upTo(`"id":107`)}},
+		{name: "most of a line", effect: refused, acts: true, fault: fakeconn.Fault{Reply: true, Edit: upTo(`,"result":`)}},
 		{name: "half a request", effect: silent, fault: fakeconn.Fault{Edit: fakeconn.Cut}},
 		{name: "no JSON", effect: silent, acts: true, fault: fakeconn.Fault{Reply: true, Edit: replace("]]> segmentation fault")}},
 		{name: "an array", effect: silent, acts: true, fault: fakeconn.Fault{Reply: true, Edit: replace("[]")}},
@@ -229,13 +236,6 @@ func (a *bridged) Cancel(context.Context, acp.CancelNotification) error {
 
 func (a *bridged) Close() error { return a.b.Close() }
 
-// guarded is the input of an agent that guards it.
-func guarded(r io.Reader) io.Reader {
-	g := acpterm.GuardReader(r)
-	g.Open()
-	return g
-}
-
 // A stage is where a cell plays.
 type stage struct {
 	*testing.T
@@ -271,7 +271,6 @@ func newStage(t *testing.T, c cell) *stage {
 	s.local = memterm.New(&memterm.Options{Programs: programs})
 	s.c = fakeconn.New(&fakeconn.Options{
 		Programs: programs,
-		Input:    guarded,
 		Agent:    func(*acp.AgentSideConnection) acp.Agent { return s.agent },
 	})
 	s.agent.b = bridge.New(s.c.Conn(), s.c.Init(), &bridge.Options{

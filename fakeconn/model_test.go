@@ -125,7 +125,6 @@ func newRound(t *testing.T, seed uint64) *round {
 	r.c = fakeconn.New(&fakeconn.Options{
 		Programs: programs,
 		Memterm:  &memterm.Options{MaxTerminals: 10_000},
-		Input:    guarded,
 		Keep:     400,
 		Agent:    func(*acp.AgentSideConnection) acp.Agent { return &modelAgent{r: r} },
 	})

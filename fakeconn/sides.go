@@ -85,7 +85,18 @@ func (c *client) WriteTextFile(context.Context, acp.WriteTextFileRequest) (acp.W
 
 // proxy is an agent that is made after its connection. The optional methods
 // that an agent may have are passed on.
-type proxy struct{ acp.Agent }
+type proxy struct {
+	acp.Agent
+	new func(*acp.AgentSideConnection) acp.Agent // nil for one that does nothing
+}
+
+// SetAgentConnection implements [acpwire.Agent].
+func (p *proxy) SetAgentConnection(conn *acp.AgentSideConnection) {
+	p.Agent = &idle{}
+	if p.new != nil {
+		p.Agent = p.new(conn)
+	}
+}
 
 func (p *proxy) LoadSession(ctx context.Context, req acp.LoadSessionRequest) (acp.LoadSessionResponse, error) {
 	if a, ok := p.Agent.(acp.AgentLoader); ok {

@@ -28,6 +28,7 @@ import (
 	"github.com/coder/acp-go-sdk"
 
 	"github.com/termbridge/termbridge/acpterm"
+	"github.com/termbridge/termbridge/acpwire"
 	"github.com/termbridge/termbridge/bridge"
 	"github.com/termbridge/termbridge/terminal"
 )
@@ -73,7 +74,7 @@ type Agent struct {
 	closed   bool
 }
 
-var _ acp.Agent = (*Agent)(nil)
+var _ acpwire.Agent = (*Agent)(nil)
 
 // A session is one session/new, or session/load.
 type session struct {
@@ -83,8 +84,8 @@ type session struct {
 	history *history // nil if nothing is kept
 }
 
-// New returns an Agent; nil is the default Options. Connect must be called
-// before the first request arrives.
+// New returns an Agent; nil is the default Options. SetAgentConnection must be
+// called before the first request arrives.
 func New(o *Options) *Agent {
 	a := &Agent{ready: make(chan struct{}), sessions: map[acp.SessionId]*session{}}
 	if o != nil {
@@ -99,8 +100,8 @@ func New(o *Options) *Agent {
 	return a
 }
 
-// Connect sets the connection that the agent answers on.
-func (a *Agent) Connect(conn acpterm.Conn) {
+// SetAgentConnection sets the connection that the agent answers on.
+func (a *Agent) SetAgentConnection(conn *acp.AgentSideConnection) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.conn = conn
@@ -136,12 +137,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, o *Options) error {
 		feed.CloseWithError(err)
 	}()
 	defer watchReader(out, func() { w.fail(errNoReader) })()
-	guard := acpterm.GuardReader(input)
-	guard.SetLogger(a.opts.Logger)
-	conn := acp.NewAgentSideConnection(a, w, guard)
-	conn.SetLogger(slog.New(discreet{a.opts.Logger.Handler()}))
-	a.Connect(conn)
-	guard.Open()
+	conn := acpwire.Connect(a, input, w, &acpwire.Options{Logger: a.opts.Logger})
 
 	select {
 	case <-conn.Done():

@@ -72,7 +72,7 @@ func with(t *testing.T, k kind, o *agent.Options, f func(*fixture)) {
 		client := k.options
 		client.Agent = func(conn *acp.AgentSideConnection) acp.Agent {
 			a := agent.New(&opts)
-			a.Connect(conn)
+			a.SetAgentConnection(conn)
 			return a
 		}
 		fix.Client = fakeconn.New(&client)
@@ -678,7 +678,7 @@ func TestInitialize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := fakeconn.New(&fakeconn.Options{Agent: func(conn *acp.AgentSideConnection) acp.Agent {
 			a := agent.New(&agent.Options{Version: "1.2.3"})
-			a.Connect(conn)
+			a.SetAgentConnection(conn)
 			return a
 		}})
 		_, err := c.Peer().NewSession(t.Context(), acp.NewSessionRequest{Cwd: os.TempDir(), McpServers: []acp.McpServer{}})

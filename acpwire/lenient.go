@@ -1,0 +1,358 @@
+package acpwire
+
+import (
+	"encoding/json"
+	"math"
+	"reflect"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// The official SDKs take a message whose optional members have the wrong type,
+// as if those were absent ("x-deserialize-default-on-error" in the schema of
+// ACP). This Go SDK loses the message. So what it is given is made to fit the
+// types that it will decode into: an optional member that does not fit becomes
+// null, which is absent, or what it clearly means: "0" is 0 where a number
+// belongs. An item that does not fit an optional list is left out of it. What
+// is required and does not fit is left, and is an error as before.
+
+// A shape is what a type of the SDK takes.
+type shape struct {
+	typ      reflect.Type
+	kind     shapeKind
+	members  map[string]member // of an object
+	elem     *shape            // of a list or a dict
+	variants []variant         // of a union
+}
+
+type shapeKind int
+
+const (
+	anything shapeKind = iota
+	scalar             // a string, a number or a boolean
+	object             // a struct
+	dict               // a map
+	list
+	union  // a struct that holds one of several
+	opaque // what decodes itself
+)
+
+// A member is one of an object.
+type member struct {
+	shape    *shape
+	required bool
+}
+
+// A variant is one of a union: the field that holds it.
+type variant struct {
+	field int
+	shape *shape
+}
+
+var (
+	shapesMu sync.Mutex
+	shapes   = map[reflect.Type]*shape{} // guarded by shapesMu
+)
+
+// shapeOf returns the shape of a type.
+func shapeOf(t reflect.Type) *shape {
+	shapesMu.Lock()
+	defer shapesMu.Unlock()
+	return newShape(t)
+}
+
+// newShape returns the shape of a type. Called with shapesMu held.
+func newShape(t reflect.Type) *shape {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if s := shapes[t]; s != nil {
+		return s
+	}
+	s := &shape{typ: t}
+	shapes[t] = s // before its members, which may hold the type itself
+	decodes := reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]())
+	switch t.Kind() {
+	case reflect.Struct:
+		s.fields()
+		switch {
+		case len(s.members) > 0:
+			s.kind = object // what decodes such a struct fills in defaults
+		case len(s.variants) > 0:
+			s.kind = union
+		case decodes:
+			s.kind = opaque
+		default:
+			s.kind = object
+		}
+	case reflect.String, reflect.Bool, reflect.Float32, reflect.Float64,
+		reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
+		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		s.kind = scalar
+		if decodes {
+			s.kind = opaque
+		}
+	case reflect.Map:
+		s.kind, s.elem = dict, newShape(t.Elem())
+	case reflect.Slice:
+		switch {
+		case decodes: // json.RawMessage
+		case t.Elem().Kind() == reflect.Uint8:
+			s.kind = opaque
+		default:
+			s.kind, s.elem = list, newShape(t.Elem())
+		}
+	}
+	return s
+}
+
+// fields reads the fields of a struct: members if they have names, variants if
+// they are left out of its JSON. The SDK's types say "omitempty" of what the
+// schema does not require, and of nothing else.
+func (s *shape) fields() {
+	s.members = map[string]member{}
+	for i := range s.typ.NumField() {
+		f := s.typ.Field(i)
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case !f.IsExported(), name == "":
+		case name == "-":
+			s.variants = append(s.variants, variant{i, newShape(f.Type)})
+		default:
+			s.members[name] = member{newShape(f.Type), !strings.Contains(options, "omitempty")}
+		}
+	}
+}
+
+// member returns the member of a name. encoding/json takes it in any case.
+func (s *shape) member(name []byte) (member, bool) {
+	if m, ok := s.members[string(name)]; ok {
+		return m, true
+	}
+	for known, m := range s.members {
+		if len(known) == len(name) && strings.EqualFold(known, string(name)) {
+			return m, true
+		}
+	}
+	return member{}, false
+}
+
+// requires reports whether an object has required members.
+func (s *shape) requires() bool {
+	for _, m := range s.members {
+		if m.required {
+			return true
+		}
+	}
+	return false
+}
+
+// An edit replaces data[start:end].
+type edit struct {
+	start, end int
+	text       string
+	member     string // the member that does not fit, "" if it does
+}
+
+// apply returns data, which begins at the index offset of the edits, with the
+// edits made.
+func apply(data []byte, offset int, edits []edit) []byte {
+	if len(edits) == 0 {
+		return data
+	}
+	size := len(data)
+	for _, e := range edits {
+		size += len(e.text)
+	}
+	out := make([]byte, 0, size)
+	done := 0
+	for _, e := range edits {
+		out = append(out, data[done:e.start-offset]...)
+		out = append(out, e.text...)
+		done = e.end - offset
+	}
+	return append(out, data[done:]...)
+}
+
+// fit walks over a value, which there is, and reports whether it fits the shape
+// once the edits that it notes are made. Items of a list that do not fit are
+// left out if they are spare.
+func (w *walker) fit(i int, s *shape, spare bool) (end int, fits bool) {
+	before := len(w.edits)
+	c := w.at(i)
+	fits = true
+	switch {
+	case s.kind == anything, c == 'n': // null is absent, here and in the SDK
+		end = w.skip(i)
+	case s.kind == object && c == '{':
+		end = w.object(i, func(name []byte, i int) int {
+			m, known := s.member(name)
+			if !known {
+				return w.skip(i)
+			}
+			end, ok := w.fitMember(name, i, m)
+			fits = fits && ok
+			return end
+		})
+	case s.kind == dict && c == '{':
+		end = w.object(i, func(_ []byte, i int) int {
+			end, ok := w.fit(i, s.elem, false)
+			fits = fits && ok
+			return end
+		})
+	case s.kind == list && c == '[':
+		end, fits = w.fitList(i, s, spare)
+	case s.kind == scalar:
+		end = w.skip(i)
+		var text string
+		if text, fits = s.take(w.data[i:end], false); text != "" {
+			w.edits = append(w.edits, edit{start: i, end: end, text: text})
+		}
+	case s.kind == union:
+		end, fits = w.fitUnion(i, s)
+	case s.kind == opaque:
+		end = w.skip(i)
+		fits = s.decode(w.data[i:end]).IsValid()
+	default:
+		end, fits = w.skip(i), false
+	}
+	if !fits {
+		w.edits = w.edits[:before]
+	}
+	return end, fits
+}
+
+// fitMember is fit for a member of an object, which if it is optional can be
+// made to fit always.
+func (w *walker) fitMember(name []byte, i int, m member) (end int, fits bool) {
+	end, fits = w.fit(i, m.shape, !m.required)
+	if fits || m.required {
+		return end, fits
+	}
+	text, ok := "", false
+	if m.shape.kind == scalar {
+		text, ok = m.shape.take(w.data[i:end], true)
+	}
+	if !ok {
+		text = "null"
+	}
+	w.edits = append(w.edits, edit{i, end, text, string(name)})
+	return end, true
+}
+
+// fitList is fit for a list.
+func (w *walker) fitList(i int, s *shape, spare bool) (end int, fits bool) {
+	fits = true
+	kept := false    // an item is
+	leading := false // the last edit leaves out what none is kept before
+	last := i        // the end of the item before
+	end = w.list(i, func(i int) int {
+		if leading {
+			w.edits[len(w.edits)-1].end = i
+			leading = false
+		}
+		end, ok := w.fit(i, s.elem, false)
+		switch {
+		case ok:
+			kept = true
+		case !spare:
+			fits = false
+		case kept: // with the comma in front
+			w.edits = append(w.edits, edit{start: last, end: end, member: "an item"})
+		default: // with the comma behind, if one comes
+			w.edits = append(w.edits, edit{start: i, end: end, member: "an item"})
+			leading = true
+		}
+		last = end
+		return end
+	})
+	return end, fits
+}
+
+// fitUnion is fit for a union. Which variant it is the SDK knows.
+func (w *walker) fitUnion(i int, s *shape) (end int, fits bool) {
+	end = w.skip(i)
+	raw := w.data[i:end]
+	if s.decode(raw).IsValid() {
+		return end, true
+	}
+	before := len(w.edits)
+	for _, v := range s.variants {
+		if _, ok := w.fit(i, v.shape, false); ok && len(w.edits) > before {
+			if u := s.decode(apply(raw, i, w.edits[before:])); u.IsValid() && !u.Field(v.field).IsNil() {
+				return end, true
+			}
+		}
+		w.edits = w.edits[:before]
+	}
+	return end, false
+}
+
+// decode decodes a value into the shape's type; the result is not valid if it
+// cannot be.
+func (s *shape) decode(raw []byte) reflect.Value {
+	v := reflect.New(s.typ)
+	if json.Unmarshal(raw, v.Interface()) != nil {
+		return reflect.Value{}
+	}
+	return v.Elem()
+}
+
+// take reports whether a scalar takes a value, and returns how it is to be
+// written, "" for as it is. Loosely a string stands for the number in it, and a
+// number for its digits.
+func (s *shape) take(value []byte, loosely bool) (text string, ok bool) {
+	quoted := value[0] == '"'
+	number := value[0] == '-' || '0' <= value[0] && value[0] <= '9'
+	switch kind := s.typ.Kind(); {
+	case kind == reflect.Bool:
+		return "", value[0] == 't' || value[0] == 'f'
+	case kind == reflect.String && number && loosely:
+		return `"` + string(value) + `"`, true
+	case kind == reflect.String:
+		return "", quoted
+	case quoted && loosely:
+		text = strings.TrimSpace(unquote(value))
+		if w := (walker{data: []byte(text)}); text == "" || w.number(0) != len(text) {
+			return "", false
+		}
+		better, ok := s.takeNumber(text)
+		if better != "" {
+			text = better
+		}
+		return text, ok
+	case number:
+		return s.takeNumber(string(value))
+	}
+	return "", false
+}
+
+// takeNumber is take for a number. 1.0 and 1e0 are whole numbers, too, which
+// encoding/json does not see.
+func (s *shape) takeNumber(value string) (text string, ok bool) {
+	size := s.typ.Bits()
+	whole := func(value string) bool {
+		_, err := strconv.ParseInt(value, 10, size)
+		return err == nil
+	}
+	switch s.typ.Kind() {
+	case reflect.Float32, reflect.Float64:
+		_, err := strconv.ParseFloat(value, size)
+		return "", err == nil
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		whole = func(value string) bool {
+			_, err := strconv.ParseUint(value, 10, size)
+			return err == nil
+		}
+	}
+	if whole(value) {
+		return "", true
+	}
+	f, err := strconv.ParseFloat(value, 64)
+	if err != nil || f != math.Trunc(f) || math.Abs(f) > 1<<53 {
+		return "", false
+	}
+	text = strconv.FormatFloat(f, 'f', -1, 64)
+	return text, whole(text)
+}

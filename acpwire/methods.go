@@ -1,0 +1,53 @@
+package acpwire
+
+import (
+	"reflect"
+
+	"github.com/coder/acp-go-sdk"
+)
+
+// params are the types of the requests and notifications that a client sends.
+var params = map[string]reflect.Type{
+	acp.AgentMethodAuthenticate:           reflect.TypeFor[acp.AuthenticateRequest](),
+	acp.AgentMethodDocumentDidChange:      reflect.TypeFor[acp.UnstableDidChangeDocumentNotification](),
+	acp.AgentMethodDocumentDidClose:       reflect.TypeFor[acp.UnstableDidCloseDocumentNotification](),
+	acp.AgentMethodDocumentDidFocus:       reflect.TypeFor[acp.UnstableDidFocusDocumentNotification](),
+	acp.AgentMethodDocumentDidOpen:        reflect.TypeFor[acp.UnstableDidOpenDocumentNotification](),
+	acp.AgentMethodDocumentDidSave:        reflect.TypeFor[acp.UnstableDidSaveDocumentNotification](),
+	acp.AgentMethodInitialize:             reflect.TypeFor[acp.InitializeRequest](),
+	acp.AgentMethodLogout:                 reflect.TypeFor[acp.UnstableLogoutRequest](),
+	acp.AgentMethodNesAccept:              reflect.TypeFor[acp.UnstableAcceptNesNotification](),
+	acp.AgentMethodNesClose:               reflect.TypeFor[acp.UnstableCloseNesRequest](),
+	acp.AgentMethodNesReject:              reflect.TypeFor[acp.UnstableRejectNesNotification](),
+	acp.AgentMethodNesStart:               reflect.TypeFor[acp.UnstableStartNesRequest](),
+	acp.AgentMethodNesSuggest:             reflect.TypeFor[acp.UnstableSuggestNesRequest](),
+	acp.AgentMethodProvidersDisable:       reflect.TypeFor[acp.UnstableDisableProvidersRequest](),
+	acp.AgentMethodProvidersList:          reflect.TypeFor[acp.UnstableListProvidersRequest](),
+	acp.AgentMethodProvidersSet:           reflect.TypeFor[acp.UnstableSetProvidersRequest](),
+	acp.AgentMethodSessionCancel:          reflect.TypeFor[acp.CancelNotification](),
+	acp.AgentMethodSessionClose:           reflect.TypeFor[acp.CloseSessionRequest](),
+	acp.AgentMethodSessionFork:            reflect.TypeFor[acp.UnstableForkSessionRequest](),
+	acp.AgentMethodSessionList:            reflect.TypeFor[acp.ListSessionsRequest](),
+	acp.AgentMethodSessionLoad:            reflect.TypeFor[acp.LoadSessionRequest](),
+	acp.AgentMethodSessionNew:             reflect.TypeFor[acp.NewSessionRequest](),
+	acp.AgentMethodSessionPrompt:          reflect.TypeFor[acp.PromptRequest](),
+	acp.AgentMethodSessionResume:          reflect.TypeFor[acp.ResumeSessionRequest](),
+	acp.AgentMethodSessionSetConfigOption: reflect.TypeFor[acp.SetSessionConfigOptionRequest](),
+	acp.AgentMethodSessionSetMode:         reflect.TypeFor[acp.SetSessionModeRequest](),
+	acp.AgentMethodSessionSetModel:        reflect.TypeFor[acp.UnstableSetSessionModelRequest](),
+}
+
+// results are the types of the results of what an agent asks a client.
+var results = map[string]reflect.Type{
+	acp.ClientMethodElicitationCreate:        reflect.TypeFor[acp.UnstableCreateElicitationResponse](),
+	acp.ClientMethodFsReadTextFile:           reflect.TypeFor[acp.ReadTextFileResponse](),
+	acp.ClientMethodFsWriteTextFile:          reflect.TypeFor[acp.WriteTextFileResponse](),
+	acp.ClientMethodMcpConnect:               reflect.TypeFor[acp.UnstableConnectMcpResponse](),
+	acp.ClientMethodMcpDisconnect:            reflect.TypeFor[acp.UnstableDisconnectMcpResponse](),
+	acp.ClientMethodSessionRequestPermission: reflect.TypeFor[acp.RequestPermissionResponse](),
+	acp.ClientMethodTerminalCreate:           reflect.TypeFor[acp.CreateTerminalResponse](),
+	acp.ClientMethodTerminalKill:             reflect.TypeFor[acp.KillTerminalResponse](),
+	acp.ClientMethodTerminalOutput:           reflect.TypeFor[acp.TerminalOutputResponse](),
+	acp.ClientMethodTerminalRelease:          reflect.TypeFor[acp.ReleaseTerminalResponse](),
+	acp.ClientMethodTerminalWaitForExit:      reflect.TypeFor[acp.WaitForTerminalExitResponse](),
+}
