@@ -58,7 +58,7 @@ var (
 
 var rules = []rule{
 	{
-		packages: []string{"terminal", "terminal/memterm", "internal/text", "internal/tail", "internal/shelf", "internal/shellwords", "internal/vt"},
+		packages: []string{"terminal", "terminal/memterm", "internal/text", "internal/tail", "internal/shelf", "internal/shellwords", "internal/vt", "internal/logqueue"},
 		deny:     outside,
 		reason:   "the contract and its reference need only the standard library, so that anybody can implement them",
 	},
@@ -81,6 +81,11 @@ var rules = []rule{
 		packages: []string{"acpterm"},
 		deny:     either(under("github.com/creack/pty", "os/exec"), local("execenv", "localterm"), above),
 		reason:   "an agent that only delegates carries no code that starts processes",
+	},
+	{
+		packages: []string{"acpwire"},
+		deny:     either(local("execenv", "localterm", "acpterm", "view"), above),
+		reason:   "the wire knows nothing of terminals, so that every agent can use it",
 	},
 	{
 		packages: []string{"acphost", "fakeconn"},

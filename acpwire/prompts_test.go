@@ -74,13 +74,13 @@ func TestCancel(t *testing.T) {
 			w.send(cancel("s"), prompt("2", "s", "wait 1s"))
 		}, map[string]string{"1": cancelled, "2": ended}, 2},
 		{"both prompts", func(w *wire) {
-			w.send(prompt("1", "s", "deaf 2s"), prompt("2", "s", "wait 1h"), cancel("s"), prompt("3", "s", "wait 1s"))
+			w.send(prompt("1", "s", "ignore 2s"), prompt("2", "s", "wait 1h"), cancel("s"), prompt("3", "s", "wait 1s"))
 		}, map[string]string{"1": cancelled, "2": cancelled, "3": ended}, 1},
 		{"another session", func(w *wire) {
 			w.send(prompt("1", "s", "wait 1s"), prompt("2", "other", "wait 1h"), cancel("other"), cancel("nobody"), prompt("3", "other", "wait 1s"))
 		}, map[string]string{"1": ended, "2": cancelled, "3": ended}, 2},
 		{"an agent that takes no note", func(w *wire) {
-			w.send(prompt("1", "s", "deaf 10s"), cancel("s"))
+			w.send(prompt("1", "s", "ignore 10s"), cancel("s"))
 		}, map[string]string{"1": cancelled}, 1},
 		{"as a request", func(w *wire) {
 			w.send(prompt("1", "s", "wait 1h"), `{"jsonrpc":"2.0","id":"c","method":"session/cancel","params":{"sessionId":"s"}}`)

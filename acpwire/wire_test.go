@@ -19,7 +19,7 @@ import (
 )
 
 // An agent whose prompts are instructions: "wait 2s" ends after two seconds, or
-// when it is cancelled; "deaf 2s" takes no note of a cancel.
+// when it is cancelled; "ignore 2s" ignores a cancel.
 type agent struct {
 	acp.Agent
 	conn     *acp.AgentSideConnection
@@ -59,7 +59,7 @@ func (a *agent) Prompt(ctx context.Context, req acp.PromptRequest) (acp.PromptRe
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	done := ctx.Done()
-	if verb == "deaf" {
+	if verb == "ignore" {
 		done = nil
 	}
 	select {
