@@ -31,7 +31,7 @@ var transcripts = []struct {
 	play          func(w *world)
 }{
 	{"foreground", "A command in the client's terminal, and the turn's answer.", client, nil, func(w *world) {
-		runs(w, "1", line("after 100ms lines 3 400ms"))
+		runs(w, "1", line("after 103ms lines 3 400ms")) // 3 ms, so that no request comes as it ends
 	}},
 	{"timeout", "A command over its time: killed, its output kept, its terminal released.", client, slowKill, func(w *world) {
 		runs(w, "1", terminal.Command{Line: "ignore-term here", Timeout: time.Second})
