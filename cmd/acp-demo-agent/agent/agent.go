@@ -49,8 +49,9 @@ type Options struct {
 	// Ask makes the agent ask the user before it runs a command.
 	Ask bool
 
-	// StateDir is where sessions are kept for session/load, a file each, readable
-	// by the user only; the directory is made when it is needed. "" keeps none.
+	// StateDir is where sessions are kept for session/list, session/load and
+	// session/resume, a file each, readable by the user only; the directory is made
+	// when it is needed. "" keeps none.
 	StateDir string
 
 	// Version is told to the client; "" is "devel".
@@ -81,7 +82,8 @@ type session struct {
 	id      acp.SessionId
 	cwd     string
 	state   *bridge.State
-	history *history // nil if nothing is kept
+	history *history    // nil if nothing is kept
+	titled  atomic.Bool // it has a title
 }
 
 // New returns an Agent; nil is the default Options. SetAgentConnection must be
@@ -181,32 +183,35 @@ func (a *Agent) Initialize(_ context.Context, req acp.InitializeRequest) (acp.In
 		Logger:   a.opts.Logger,
 	})
 	close(a.ready)
+	can := acp.AgentCapabilities{SessionCapabilities: acp.SessionCapabilities{Close: &acp.SessionCloseCapabilities{}}}
+	if a.opts.StateDir != "" {
+		can.LoadSession = true
+		can.SessionCapabilities.List = &acp.SessionListCapabilities{}
+		can.SessionCapabilities.Resume = &acp.SessionResumeCapabilities{}
+	}
 	return acp.InitializeResponse{
-		ProtocolVersion: acp.ProtocolVersionNumber,
-		AgentInfo:       &acp.Implementation{Name: "acp-demo-agent", Title: new("termbridge demo agent"), Version: a.opts.Version},
-		AgentCapabilities: acp.AgentCapabilities{
-			LoadSession:         a.opts.StateDir != "",
-			SessionCapabilities: acp.SessionCapabilities{Close: &acp.SessionCloseCapabilities{}},
-		},
-		AuthMethods: []acp.AuthMethod{},
+		ProtocolVersion:   acp.ProtocolVersionNumber,
+		AgentInfo:         &acp.Implementation{Name: "acp-demo-agent", Title: new("termbridge demo agent"), Version: a.opts.Version},
+		AgentCapabilities: can,
+		AuthMethods:       []acp.AuthMethod{},
 	}, nil
 }
 
 // NewSession implements [acp.Agent].
-func (a *Agent) NewSession(_ context.Context, req acp.NewSessionRequest) (acp.NewSessionResponse, error) {
+func (a *Agent) NewSession(ctx context.Context, req acp.NewSessionRequest) (acp.NewSessionResponse, error) {
 	if err := checkDir(req.Cwd); err != nil {
 		return acp.NewSessionResponse{}, requestError(codeInvalidParams, "cwd "+err.Error())
 	}
 	id := acp.SessionId("sess_" + rand.Text())
-	_, err := a.open(id, req.Cwd, newHistory(a.opts.StateDir, id, req.Cwd))
+	_, err := a.open(ctx, id, req.Cwd, newHistory(a.opts.StateDir, id, req.Cwd))
 	if err != nil {
 		return acp.NewSessionResponse{}, err
 	}
 	return acp.NewSessionResponse{SessionId: id}, nil
 }
 
-// open opens a session.
-func (a *Agent) open(id acp.SessionId, cwd string, h *history) (*session, error) {
+// open opens a session for a request with this context.
+func (a *Agent) open(ctx context.Context, id acp.SessionId, cwd string, h *history) (*session, error) {
 	// The SDK handles requests at once, so one that came right behind
 	// initialize may be here first.
 	select {
@@ -228,6 +233,8 @@ func (a *Agent) open(id acp.SessionId, cwd string, h *history) (*session, error)
 		return nil, err
 	}
 	s := &session{id: id, cwd: cwd, state: state, history: h}
+	s.titled.Store(h.hasTitle())
+	s.announce(ctx)
 	a.sessions[id] = s
 	return s, nil
 }
@@ -311,16 +318,6 @@ func (a *Agent) CloseSession(_ context.Context, req acp.CloseSessionRequest) (ac
 // Authenticate implements [acp.Agent]: no authentication is needed or known.
 func (a *Agent) Authenticate(context.Context, acp.AuthenticateRequest) (acp.AuthenticateResponse, error) {
 	return acp.AuthenticateResponse{}, acp.NewMethodNotFound(acp.AgentMethodAuthenticate)
-}
-
-// ListSessions implements [acp.Agent]: sessions are not kept.
-func (a *Agent) ListSessions(context.Context, acp.ListSessionsRequest) (acp.ListSessionsResponse, error) {
-	return acp.ListSessionsResponse{}, acp.NewMethodNotFound(acp.AgentMethodSessionList)
-}
-
-// ResumeSession implements [acp.Agent]: sessions are not kept.
-func (a *Agent) ResumeSession(context.Context, acp.ResumeSessionRequest) (acp.ResumeSessionResponse, error) {
-	return acp.ResumeSessionResponse{}, acp.NewMethodNotFound(acp.AgentMethodSessionResume)
 }
 
 // SetSessionConfigOption implements [acp.Agent]: there are no options.

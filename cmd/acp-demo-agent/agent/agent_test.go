@@ -660,7 +660,7 @@ func TestBadRequests(t *testing.T) {
 		wantError(f.T, "a second initialize", err, -32600, "initialized already")
 		_, err = f.Peer().Authenticate(f.Context(), acp.AuthenticateRequest{MethodId: "x"})
 		wantError(f.T, "authenticate", err, -32601, "")
-		_, err = f.Peer().ListSessions(f.Context(), acp.ListSessionsRequest{})
+		_, err = f.Peer().ListSessions(f.Context(), acp.ListSessionsRequest{}) // nothing is kept
 		wantError(f.T, "session/list", err, -32601, "")
 		_, err = f.Peer().ResumeSession(f.Context(), acp.ResumeSessionRequest{SessionId: f.id, Cwd: f.dir, McpServers: []acp.McpServer{}})
 		wantError(f.T, "session/resume", err, -32601, "")

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/coder/acp-go-sdk"
 
@@ -26,7 +28,7 @@ const (
 	maxHistoryBytes   = 1 << 20 // of a session; the oldest entries make room
 	maxHistoryEntries = 200     // each is an update or a few: a client queues 1,024
 	maxHistories      = 64      // sessions; the oldest make room
-	historyVersion    = 1
+	historyVersion    = 2       // 1 had no titles
 	historySuffix     = ".json"
 )
 
@@ -35,6 +37,7 @@ type historyFile struct {
 	Version int               `json:"version"`
 	Session acp.SessionId     `json:"session"`
 	Cwd     string            `json:"cwd"`
+	Title   string            `json:"title,omitempty"`
 	Entries []json.RawMessage `json:"entries"`
 }
 
@@ -95,8 +98,8 @@ func loadHistory(dir string, id acp.SessionId) (*history, []historyEntry, error)
 		return nil, nil, wrong("%v", err)
 	}
 	switch {
-	case h.file.Version != historyVersion:
-		return nil, nil, wrong("version %d; this agent reads version %d", h.file.Version, historyVersion)
+	case h.file.Version < 1 || h.file.Version > historyVersion:
+		return nil, nil, wrong("version %d; this agent reads up to version %d", h.file.Version, historyVersion)
 	case h.file.Session != id:
 		return nil, nil, wrong("it is of session %q", h.file.Session)
 	case len(h.file.Entries) > maxHistoryEntries:
@@ -117,6 +120,7 @@ func loadHistory(dir string, id acp.SessionId) (*history, []historyEntry, error)
 		}
 		h.bytes += len(raw)
 	}
+	h.file.Version = historyVersion
 	return h, entries, nil
 }
 
@@ -195,11 +199,82 @@ func (h *history) save() error {
 	return dropOldest(dir)
 }
 
-// dropOldest removes the files of the sessions that were written longest ago.
-func dropOldest(dir string) error {
-	all, err := os.ReadDir(dir)
+// hasTitle reports whether the session has a title.
+func (h *history) hasTitle() bool { return h != nil && h.file.Title != "" }
+
+func (h *history) setTitle(title string) {
+	if h == nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.file.Title = title
+}
+
+// A keptSession is what session/list says of a session, or why it cannot.
+type keptSession struct {
+	id         acp.SessionId
+	cwd, title string
+	updated    time.Time
+	err        error
+}
+
+// listHistories returns the sessions that are kept, the one that was written last
+// first. It reads the beginnings of their files only.
+func listHistories(dir string) ([]keptSession, error) {
+	files, err := historyFiles(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var list []keptSession
+	for _, info := range files {
+		s := keptSession{id: acp.SessionId(strings.TrimSuffix(info.Name(), historySuffix)), updated: info.ModTime()}
+		if s.err = s.read(filepath.Join(dir, info.Name())); !errors.Is(s.err, fs.ErrNotExist) { // another agent may have removed it
+			list = append(list, s)
+		}
+	}
+	return list, err
+}
+
+// read reads what stands before the entries.
+func (s *keptSession) read(path string) error {
+	f, err := os.Open(path)
 	if err != nil {
 		return err
+	}
+	defer f.Close()
+	d := json.NewDecoder(io.LimitReader(f, maxHistoryBytes))
+	if _, err := d.Token(); err != nil { // {
+		return err
+	}
+	for {
+		name, err := d.Token()
+		switch {
+		case err != nil:
+			return err
+		case name == "entries" && s.cwd == "":
+			return errors.New("its file has no cwd")
+		case name == "entries":
+			return nil
+		}
+		var value any
+		if err := d.Decode(&value); err != nil {
+			return err
+		}
+		switch text, _ := value.(string); name {
+		case "cwd":
+			s.cwd = text
+		case "title":
+			s.title = text
+		}
+	}
+}
+
+// historyFiles returns the files of sessions, the one that was written last first.
+func historyFiles(dir string) ([]fs.FileInfo, error) {
+	all, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
 	}
 	var files []fs.FileInfo
 	for _, e := range all {
@@ -212,6 +287,15 @@ func dropOldest(dir string) error {
 	slices.SortFunc(files, func(a, b fs.FileInfo) int {
 		return cmp.Or(b.ModTime().Compare(a.ModTime()), strings.Compare(a.Name(), b.Name()))
 	})
+	return files, nil
+}
+
+// dropOldest removes the files of the sessions that were written longest ago.
+func dropOldest(dir string) error {
+	files, err := historyFiles(dir)
+	if err != nil {
+		return err
+	}
 	for _, info := range files[min(len(files), maxHistories):] {
 		if err := os.Remove(filepath.Join(dir, info.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err

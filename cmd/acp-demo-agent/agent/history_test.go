@@ -135,7 +135,7 @@ func TestLoadSessionCorrupt(t *testing.T) {
 		{"no members", "{}", "version 0"},
 		{"no JSON", "hello", "invalid character"},
 		{"another shape", `{"entries": 3}`, "cannot unmarshal"},
-		{"another version", edit(`"version":1`, `"version":7`), "version 7"},
+		{"another version", edit(`"version":2`, `"version":7`), "version 7"},
 		{"another session", edit(string(id), "sess_ABCDEFGH"), "it is of session"},
 		{"a strange entry", edit(`{"user":`, `{"usr":`), "unknown field"},
 		{"a tool call that runs", edit(`"status":"completed"`, `"status":"in_progress"`), "in_progress"},

@@ -27,16 +27,30 @@ const (
 	verbHelp   verb = "help"
 )
 
-// usage is the form of each verb's line.
-var usage = map[verb]string{
-	verbRun:    "run [--background-after 2s] [--timeout 5s] [--dir D] [--env K=V]… [--argv] [--limit BYTES] [--input] -- LINE",
-	verbBg:     "bg [--timeout 5s] [--dir D] [--env K=V]… [--argv] [--limit BYTES] [--input] -- LINE",
-	verbJobs:   "jobs",
-	verbOutput: "output ID [--since CURSOR] [--wait 2s]",
-	verbInput:  "input ID TEXT",
-	verbWait:   "wait ID [--timeout 10s]",
-	verbKill:   "kill ID",
-	verbHelp:   "help",
+// verbs are all verbs, in the order of the help text.
+var verbs = []struct {
+	verb verb
+	form string // of its line
+	does string
+}{
+	{verbRun, "run [--background-after 2s] [--timeout 5s] [--dir D] [--env K=V]… [--argv] [--limit BYTES] [--input] -- LINE", "Run a shell line and wait for it"},
+	{verbBg, "bg [--timeout 5s] [--dir D] [--env K=V]… [--argv] [--limit BYTES] [--input] -- LINE", "Run a shell line in the background"},
+	{verbJobs, "jobs", "List what runs, and ran, in the background"},
+	{verbOutput, "output ID [--since CURSOR] [--wait 2s]", "Read output of a command"},
+	{verbInput, "input ID TEXT", "Write to a command that takes input"},
+	{verbWait, "wait ID [--timeout 10s]", "Wait for the end of a command"},
+	{verbKill, "kill ID", "End a command and all that it has started"},
+	{verbHelp, "help", "Say what else can be asked"},
+}
+
+// form returns the form of a verb's line, "" if it is no verb.
+func (v verb) form() string {
+	for _, known := range verbs {
+		if known.verb == v {
+			return known.form
+		}
+	}
+	return ""
 }
 
 // parallelLine, as the first line of a prompt, makes the others run at once.
@@ -87,12 +101,13 @@ func parse(line string) (request, error) {
 		return req, req.command(shellLine, false)
 	}
 	word, rest := cutWord(line)
-	req.verb = verb(word)
-	if _, known := usage[req.verb]; !known {
+	req.verb = verb(strings.TrimPrefix(word, "/")) // as editors write a command
+	form := req.verb.form()
+	if form == "" {
 		return request{}, errUnknownLine
 	}
 	if err := req.arguments(rest); err != nil {
-		return req, fmt.Errorf("%s: %w (usage: %s)", req.verb, err, usage[req.verb])
+		return req, fmt.Errorf("%s: %w (usage: %s)", req.verb, err, form)
 	}
 	return req, nil
 }

@@ -32,6 +32,7 @@ const jobLabel = "job"
 func (t *turn) run(ctx context.Context, prompt []acp.ContentBlock) {
 	text, err := promptText(prompt)
 	t.keep(historyEntry{User: text})
+	t.titled(ctx, text)
 	if err != nil {
 		t.say(ctx, err.Error())
 		return

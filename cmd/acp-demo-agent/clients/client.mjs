@@ -9,6 +9,9 @@
 //	{"prompt": "!date"}   ask; more may be asked before the answer comes
 //	{"cancel": true}      session/cancel
 //	{"close": true}       session/close
+//	{"method": "session/list", "params": {}}
+//	                      a request of any kind; its params are laid over the
+//	                      session's id and directory
 //	{"deaf": true}        read the agent's output no more, and leave its input open
 //
 // The end of the input ends the agent's, whose output is read to its end. Each line of the standard output is a
@@ -178,6 +181,8 @@ for await (const line of createInterface({ input: process.stdin })) {
     connection.agent.request(session.prompt, { sessionId, prompt }).catch(() => {});
   } else if (order.cancel) {
     await connection.agent.notify(session.cancel, { sessionId });
+  } else if (order.method) {
+    connection.agent.request(order.method, { sessionId, cwd: config.cwd, ...order.params }).catch(() => {});
   } else if (order.close) {
     await connection.agent.request(session.close, { sessionId }).catch(() => {});
   } else if (order.deaf) {

@@ -134,6 +134,10 @@ type order struct {
 	Cancel bool   `json:"cancel,omitempty"`
 	Close  bool   `json:"close,omitempty"` // the session
 	Deaf   bool   `json:"deaf,omitempty"`  // read no more, and leave the agent's input open
+
+	// Method is a request of any kind; Params are laid over a sessionId and a cwd.
+	Method string         `json:"method,omitempty"`
+	Params map[string]any `json:"params,omitempty"`
 }
 
 // args are the arguments of node that run acpx.
@@ -409,6 +413,58 @@ func TestBackgroundSurvivesRuns(t *testing.T) {
 		r.running("SCENE=closed", "sleep 300")
 		run("sessions", "close")
 		r.nothingWith(r.mark)
+	})
+}
+
+// An editor that starts the agent anew finds its earlier sessions by their titles
+// and goes on with them.
+func TestSessionsOfAnEditor(t *testing.T) {
+	each(t, func(k kind) bool { return k.acpx == "" }, func(t *testing.T, k kind) {
+		first := k.play(t, scene{prompts: []string{"/run -- echo kept"}})
+		if !slices.ContainsFunc(first.wire, func(m message) bool { return m.Params.Update.Kind == "available_commands_update" }) {
+			t.Error("no commands were announced")
+		}
+		r := first.again()
+		k.begin(r, scene{})
+		result := func(method string, params map[string]any) (result json.RawMessage) {
+			t.Helper()
+			r.order(order{Method: method, Params: params})
+			r.until(method, func(wire []message) bool {
+				for _, m := range wire {
+					if m.from != "agent" || m.Method != "" {
+						continue
+					}
+					if asked := request(wire, "client", *m.ID); asked != nil && asked.Method == method {
+						result = m.Result
+						return true
+					}
+				}
+				return false
+			})
+			return result
+		}
+		var list struct {
+			Sessions []struct{ SessionID, Title, Cwd string }
+		}
+		if err := json.Unmarshal(result("session/list", nil), &list); err != nil || len(list.Sessions) != 1 {
+			t.Fatalf("%v, %+v", err, list)
+		}
+		s := list.Sessions[0]
+		check(t, "title", s.Title, "/run -- echo kept")
+		check(t, "cwd", s.Cwd, r.dir)
+		if got := string(result("session/resume", map[string]any{"sessionId": s.SessionID})); got != "{}" {
+			t.Errorf("session/resume: %s", got)
+		}
+		cards, said := r.cards()
+		check(t, "cards", len(cards), 0)
+		check(t, "messages", said, "")
+		result("session/close", map[string]any{"sessionId": s.SessionID})
+		if got := string(result("session/load", map[string]any{"sessionId": s.SessionID, "mcpServers": []any{}})); got != "{}" {
+			t.Errorf("session/load: %s", got)
+		}
+		check(t, "status", r.card("echo kept").status, "completed")
+		r.stdin.Close()
+		r.exits()
 	})
 }
 

@@ -60,7 +60,7 @@ func (r *rig) startRaw(h habits, s scene) *rawClient {
 	r.Helper()
 	cmd := exec.Command(r.agent, h.args...)
 	cmd.Dir = r.dir
-	cmd.Env = append(os.Environ(), r.mark)
+	cmd.Env = append(os.Environ(), r.mark, "HOME="+r.home, "XDG_STATE_HOME=")
 	cmd.Stderr = writerFunc(r.keepStderr)
 	stdin, err1 := cmd.StdinPipe()
 	stdout, err2 := cmd.StdoutPipe()
@@ -181,6 +181,10 @@ func (c *rawClient) wait(answer <-chan json.RawMessage) json.RawMessage {
 
 func (c *rawClient) order(o order) {
 	switch {
+	case o.Method != "":
+		params := map[string]any{"sessionId": c.session, "cwd": c.dir}
+		maps.Copy(params, o.Params)
+		c.ask(o.Method, params)
 	case o.Prompt != "":
 		c.ask("session/prompt", map[string]any{"sessionId": c.session, "prompt": []any{map[string]any{"type": "text", "text": o.Prompt}}})
 	case o.Cancel:

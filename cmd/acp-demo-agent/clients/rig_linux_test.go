@@ -88,6 +88,7 @@ func installed(t *testing.T, file string) string {
 type rig struct {
 	*testing.T
 	dir   string // where commands run
+	home  string // for the state of client and agent
 	agent string // the agent's program
 	mark  string // NAME=VALUE, in the environment of everything
 	env   execenv.Env
@@ -169,10 +170,10 @@ func (k kind) rig(t *testing.T) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	value := rand.Text()
+	value, home := rand.Text(), home(t)
 	r := &rig{
-		T: t, dir: t.TempDir(), agent: path, mark: "TERMBRIDGE_CLIENTS=" + value,
-		env:   execenv.Env{}.InheritSafe().With(map[string]string{"TERMBRIDGE_CLIENTS": value, "HOME": home(t)}),
+		T: t, dir: t.TempDir(), home: home, agent: path, mark: "TERMBRIDGE_CLIENTS=" + value,
+		env:   execenv.Env{}.InheritSafe().With(map[string]string{"TERMBRIDGE_CLIENTS": value, "HOME": home, "XDG_STATE_HOME": ""}),
 		local: execenv.NewLocal(nil), changed: make(chan struct{}),
 	}
 	t.Cleanup(func() {
@@ -188,7 +189,7 @@ func (k kind) rig(t *testing.T) *rig {
 
 // again returns a rig for another client at the same place.
 func (r *rig) again() *rig {
-	return &rig{T: r.T, dir: r.dir, agent: r.agent, mark: r.mark, env: r.env, local: r.local, changed: make(chan struct{})}
+	return &rig{T: r.T, dir: r.dir, home: r.home, agent: r.agent, mark: r.mark, env: r.env, local: r.local, changed: make(chan struct{})}
 }
 
 // home returns a directory for the state of a client, whose path is short
@@ -470,6 +471,8 @@ func (r *rig) cards() (cards []*card, said string) {
 				r.Error(err)
 			}
 			said += content.Text
+			continue
+		case u.ToolCallID == "":
 			continue
 		}
 		c := byID[u.ToolCallID]
