@@ -203,3 +203,7 @@ func (c Class) Env() Env {
 	}
 	return Env{}
 }
+
+// Explicit returns a copy of the variables that With has set: what an Executor
+// for another place passes on, where the agent's own environment means nothing.
+func (e Env) Explicit() map[string]string { return maps.Clone(e.with) }

@@ -1,0 +1,745 @@
+package launcher
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/termbridge/termbridge/execenv"
+	"github.com/termbridge/termbridge/terminal"
+)
+
+// A process is one command at the place: the launcher here, and what the wrapper
+// there reports.
+type process struct {
+	e    *Executor
+	ctx  context.Context
+	spec execenv.Spec
+
+	// set before Start
+	stdin          *io.PipeWriter // of StdinPipe
+	feed           io.Reader      // what goes to the command; nil is nothing
+	stdout, stderr output
+
+	// set by Start
+	conn     *connection
+	tag, id  string
+	inner    execenv.Session  // the launcher
+	tty      execenv.Terminal // the launcher's; nil for pipes
+	input    io.WriteCloser   // the launcher's standard input; nil on a terminal
+	complain *tailText        // the launcher's standard error before the start
+	watch    func() bool      // ends the watch over ctx
+	feeding  sync.WaitGroup   // copies Spec.Stdin
+	reading  sync.WaitGroup   // the pumps
+
+	begun  chan struct{} // closed by the first record; refused is valid
+	exited chan struct{} // closed when the exit is known, or never will be
+	over   chan struct{} // closed when the launcher was waited for
+
+	mu sync.Mutex
+	// guards following
+	phase   phase
+	pid     int   // at the place; 0 is unknown
+	refused error // why it could not be started
+	exit    terminal.Exit
+	cause   error // of the context that ended it
+	waited  bool
+}
+
+type phase int
+
+const (
+	ready phase = iota
+	starting
+	failed
+	running
+)
+
+var (
+	_ execenv.Session = (*process)(nil)
+)
+
+func newProcess(ctx context.Context, e *Executor, spec execenv.Spec) *process {
+	return &process{
+		e: e, ctx: ctx, spec: spec,
+		begun:  make(chan struct{}),
+		exited: make(chan struct{}),
+		over:   make(chan struct{}),
+	}
+}
+
+// An output is where an output of the command goes.
+type output struct {
+	pipe   *io.PipeWriter // of a pipe method
+	reader *io.PipeReader
+	w      io.Writer
+
+	mu sync.Mutex
+	// guards following
+	dropped bool // nobody reads any more
+}
+
+// Write writes to wherever the output goes. It never fails: what nobody takes is
+// dropped, since a command must not be killed by that.
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	dropped := o.dropped
+	o.mu.Unlock()
+	if !dropped && o.w != nil {
+		if _, err := o.w.Write(p); err != nil {
+			o.drop()
+		}
+	}
+	return len(p), nil
+}
+
+func (o *output) drop() {
+	o.mu.Lock()
+	o.dropped = true
+	o.mu.Unlock()
+	if o.reader != nil {
+		o.reader.Close()
+	}
+}
+
+func (p *process) StdinPipe() (io.WriteCloser, error) {
+	if err := p.pipeAllowed("StdinPipe", p.spec.Stdin != nil || p.stdin != nil); err != nil {
+		return nil, err
+	}
+	r, w := io.Pipe()
+	p.stdin, p.feed = w, r
+	return w, nil
+}
+
+func (p *process) StdoutPipe() (io.ReadCloser, error) {
+	return p.outputPipe("StdoutPipe", &p.stdout, p.spec.Stdout)
+}
+
+func (p *process) StderrPipe() (io.ReadCloser, error) {
+	return p.outputPipe("StderrPipe", &p.stderr, p.spec.Stderr)
+}
+
+func (p *process) outputPipe(method string, o *output, set io.Writer) (io.ReadCloser, error) {
+	if err := p.pipeAllowed(method, set != nil || o.pipe != nil); err != nil {
+		return nil, err
+	}
+	o.reader, o.pipe = io.Pipe()
+	o.w = o.pipe
+	return o.reader, nil
+}
+
+func (p *process) pipeAllowed(method string, set bool) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.phase != ready:
+		return fmt.Errorf("launcher: %s after Start", method)
+	case set:
+		return fmt.Errorf("launcher: %s: already set", method)
+	case p.spec.TTY != nil:
+		return fmt.Errorf("launcher: %s of a process with a terminal", method)
+	}
+	return nil
+}
+
+func (p *process) Run() error {
+	if err := p.Start(); err != nil {
+		return err
+	}
+	return p.Wait()
+}
+
+func (p *process) Start() error {
+	p.mu.Lock()
+	if p.phase != ready {
+		p.mu.Unlock()
+		return errors.New("launcher: already started")
+	}
+	p.phase = starting
+	p.mu.Unlock()
+	if err := p.start(); err != nil {
+		for _, o := range []*output{&p.stdout, &p.stderr} {
+			if o.pipe != nil {
+				o.pipe.Close()
+			}
+		}
+		if r, ok := p.feed.(*io.PipeReader); ok {
+			r.Close()
+		}
+		p.mu.Lock()
+		p.phase = failed
+		p.mu.Unlock()
+		return &execenv.StartError{Path: p.spec.Path, Dir: p.spec.Dir, Err: err}
+	}
+	return nil
+}
+
+func (p *process) check() error {
+	s := &p.spec
+	if s.Path == "" {
+		return fmt.Errorf("%w: no program given", execenv.ErrNoCommand)
+	}
+	words := append([]string{s.Path, s.Dir}, s.Args...)
+	for name, value := range s.Env.Explicit() {
+		if name == "" || strings.Contains(name, "=") {
+			return fmt.Errorf("%w: environment variable %q", syscall.EINVAL, name)
+		}
+		words = append(words, name, value)
+	}
+	for _, word := range words {
+		if strings.ContainsRune(word, 0) {
+			return fmt.Errorf("%w: a NUL byte in %q", syscall.EINVAL, word)
+		}
+	}
+	if s.TTY != nil && (s.Stdin != nil || s.Stdout != nil || s.Stderr != nil) {
+		return fmt.Errorf("%w: TTY excludes Stdin, Stdout and Stderr", syscall.EINVAL)
+	}
+	return nil
+}
+
+// start connects, starts the launcher, and waits for the wrapper's first record.
+func (p *process) start() (err error) {
+	if err := p.check(); err != nil {
+		return err
+	}
+	if p.ctx.Err() != nil {
+		return context.Cause(p.ctx)
+	}
+	ctx, cancel := context.WithTimeoutCause(p.ctx, p.e.opts.StartTimeout, fmt.Errorf("%w: no answer for %v", ErrUnreachable, p.e.opts.StartTimeout))
+	defer cancel()
+	if p.conn, err = p.e.connect(ctx); err != nil {
+		return err
+	}
+	if err := p.launch(); err != nil {
+		p.conn.leave()
+		return err
+	}
+	if err := p.e.enter(p); err != nil {
+		p.inner.StopTree(0)
+		<-p.over
+		return err
+	}
+	select {
+	case <-p.begun:
+	case <-p.over:
+	case <-ctx.Done():
+		p.StopTree(0)
+		<-p.over
+		if !isClosed(p.begun) || p.refused != nil {
+			return context.Cause(ctx)
+		}
+	}
+	if isClosed(p.begun) {
+		if p.refused != nil {
+			return p.refused
+		}
+		p.mu.Lock()
+		p.phase = running
+		p.mu.Unlock()
+		if p.ctx.Done() != nil {
+			p.watch = context.AfterFunc(p.ctx, p.killByContext)
+		}
+		return nil
+	}
+	if isClosed(p.conn.lost) {
+		return fmt.Errorf("%s: %w", p.e.launcher.Name, ErrLost)
+	}
+	return p.e.explain(p.complaint(), &tailText{}, p.inner.Exit().String())
+}
+
+// complaint returns what the launcher wrote to its standard error. On a terminal
+// that is in a file.
+func (p *process) complaint() *tailText {
+	if p.tty != nil {
+		if b, err := os.ReadFile(p.complaints()); err == nil {
+			_, _ = p.complain.Write(b)
+		}
+	}
+	return p.complain
+}
+
+func (p *process) complaints() string { return p.conn.dir + "/" + p.id + "err" }
+
+// launch starts the launcher with the wrapper.
+func (p *process) launch() error {
+	p.tag, p.id = p.conn.next()
+	nonce := rand.Text()
+	half := len(nonce) / 2
+	dir := p.spec.Dir
+	if dir == "" {
+		dir = p.e.opts.Dir
+	}
+	head := header(dir, p.tag, p.spec.Env.Explicit(), append([]string{p.spec.Path}, p.spec.Args...))
+	argv := []string{"/bin/sh", "-c", wrapper, "tb", nonce[:half], nonce[half:]}
+	spec := execenv.Spec{Env: *p.e.opts.Env, Group: true}
+	switch tty := p.spec.TTY; {
+	case tty == nil:
+		argv = append(argv, "p")
+	case tty.Input:
+		argv = append(argv, "t", head)
+	default:
+		argv = append(argv, "o", head)
+	}
+	argv = p.e.argv(Run{Argv: argv, TTY: p.spec.TTY != nil, Dir: p.conn.dir})
+	if p.spec.TTY != nil {
+		// The launcher's own messages stay out of the terminal.
+		argv = append([]string{"/bin/sh", "-c", `exec "$@" 2>"$0"`, p.complaints()}, argv...)
+		spec.TTY = &execenv.TTY{Size: p.spec.TTY.Size, Input: true}
+	}
+	spec.Path, spec.Args = argv[0], argv[1:]
+	p.inner = p.e.local.Command(context.Background(), spec).(execenv.Session)
+	p.complain = new(tailText)
+
+	main := &splitter{nonce: []byte(nonce), record: p.take, output: &p.stdout}
+	var streams []pump
+	if p.spec.TTY != nil {
+		p.stdout.reader, p.stdout.pipe = io.Pipe()
+		p.stdout.w = p.stdout.pipe
+	} else {
+		out, err := p.inner.StdoutPipe()
+		if err != nil {
+			return err
+		}
+		errOut, err := p.inner.StderrPipe()
+		if err != nil {
+			return err
+		}
+		if p.input, err = p.inner.StdinPipe(); err != nil {
+			return err
+		}
+		p.open(&p.stdout, p.spec.Stdout)
+		p.open(&p.stderr, p.spec.Stderr)
+		side := &splitter{nonce: []byte(nonce), record: p.take, output: &p.stderr}
+		streams = []pump{{out, main, &p.stdout}, {errOut, side, &p.stderr}}
+	}
+	if err := p.inner.Start(); err != nil {
+		if errors.Is(err, execenv.ErrNoCommand) {
+			return fmt.Errorf("%w: %w", ErrNotInstalled, err)
+		}
+		return err
+	}
+	if p.spec.TTY != nil {
+		p.tty, _ = p.inner.Terminal()
+		streams = []pump{{p.tty, main, &p.stdout}}
+	} else {
+		p.feeding.Go(func() { p.write(head) }) // joined by settle
+	}
+	for _, s := range streams {
+		p.reading.Go(func() { // joined by settle
+			_, _ = io.Copy(s.split, s.from)
+			s.split.flush()
+			if s.split == main || p.spec.TTY == nil && !isClosed(p.begun) {
+				p.keepNoise(&s.split.noise)
+			}
+			if s.to.pipe != nil {
+				s.to.pipe.Close()
+			}
+		})
+	}
+	p.e.background.Go(p.settle)
+	return nil
+}
+
+// A pump carries one output of the launcher through its splitter.
+type pump struct {
+	from  io.Reader
+	split *splitter
+	to    *output
+}
+
+// keepNoise keeps what was written before the first record, for the error of a
+// start that fails.
+func (p *process) keepNoise(noise *tailText) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !isClosed(p.begun) {
+		_, _ = p.complain.Write(noise.b)
+	}
+}
+
+// open makes w the end of an output that has no pipe.
+func (p *process) open(o *output, w io.Writer) {
+	if o.pipe == nil {
+		o.w = w
+	}
+}
+
+// write writes the header and what goes to the command.
+func (p *process) write(head string) {
+	defer p.input.Close()
+	if _, err := io.WriteString(p.input, head+"\n"); err != nil {
+		return
+	}
+	in := p.feed
+	if in == nil {
+		in = p.spec.Stdin
+	}
+	if in == nil {
+		return
+	}
+	_, _ = io.Copy(p.input, in)
+	if r, ok := in.(*io.PipeReader); ok {
+		r.CloseWithError(os.ErrClosed) // the command reads no more
+	}
+}
+
+// enter notes a process that runs.
+func (e *Executor) enter(p *process) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return terminal.ErrClosed
+	}
+	if e.live == nil {
+		e.live = make(map[*process]struct{})
+	}
+	e.live[p] = struct{}{}
+	return nil
+}
+
+// settle waits for the launcher, and for its outputs.
+func (p *process) settle() {
+	<-p.inner.Exited()
+	if r, ok := p.feed.(*io.PipeReader); ok {
+		r.CloseWithError(os.ErrClosed)
+	}
+	p.reading.Wait()
+	_ = p.inner.Wait()
+	p.know(terminal.Exit{})
+	p.e.mu.Lock()
+	delete(p.e.live, p)
+	p.e.mu.Unlock()
+	p.conn.leave()
+	close(p.over)
+}
+
+// know makes exit the exit, unless it is known.
+func (p *process) know(exit terminal.Exit) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !isClosed(p.exited) {
+		p.exit = exit
+		close(p.exited)
+	}
+}
+
+// take takes a record of the wrapper.
+func (p *process) take(r record) {
+	switch r.kind {
+	case 'P', 'E':
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if isClosed(p.begun) {
+			return
+		}
+		if r.kind == 'P' {
+			p.pid, _ = strconv.Atoi(r.body)
+		} else {
+			p.refused = refusal(r.body)
+		}
+		close(p.begun)
+	case 'X':
+		p.know(parseExit(r.body))
+	}
+}
+
+// refusal translates the reason of an E record.
+func refusal(body string) error {
+	code, what, _ := strings.Cut(body, " ")
+	var errno error = map[string]error{
+		"ENOENT": syscall.ENOENT, "EACCES": syscall.EACCES, "ENOTDIR": syscall.ENOTDIR, "EISDIR": syscall.EISDIR,
+	}[code]
+	if errno == nil {
+		errno = errors.New(code)
+	}
+	reason := error(execenv.ErrNoCommand)
+	switch {
+	case what == "dir":
+		reason = execenv.ErrNoDir
+	case code == "EACCES":
+		reason = execenv.ErrNotExecutable
+	case code == "EISDIR":
+		reason = execenv.ErrIsDirectory
+	}
+	return fmt.Errorf("%w (%w)", reason, errno)
+}
+
+// parseExit reads "CODE,TEXT,SIGNAL".
+func parseExit(body string) terminal.Exit {
+	fields := strings.SplitN(body, ",", 3)
+	code, err := strconv.Atoi(fields[0])
+	if err != nil || len(fields) != 3 {
+		return terminal.Exit{}
+	}
+	signal := 0
+	switch {
+	case code > 256: // ksh
+		signal = code - 256
+	case code > 128 && (fields[1] != "" && fields[1] != "." || fields[2] != ""):
+		signal = code - 128
+	}
+	if name := unix.SignalName(syscall.Signal(signal)); name != "" {
+		return terminal.Exit{Signal: name}
+	}
+	return terminal.Exit{Code: &code}
+}
+
+func (p *process) killByContext() {
+	p.mu.Lock()
+	if !isClosed(p.exited) {
+		p.cause = context.Cause(p.ctx)
+	}
+	p.mu.Unlock()
+	p.StopTree(0)
+}
+
+func (p *process) Wait() error {
+	p.mu.Lock()
+	switch {
+	case p.phase != running:
+		p.mu.Unlock()
+		return errors.New("launcher: not started")
+	case p.waited:
+		p.mu.Unlock()
+		return errors.New("launcher: Wait was already called")
+	}
+	p.waited = true
+	p.mu.Unlock()
+
+	<-p.exited
+	copies := p.spec.Stdout != nil || p.spec.Stderr != nil
+	var late <-chan time.Time
+	if !copies {
+		// What is still held by a process that outlived this one is read on, to
+		// nowhere.
+		late = time.After(0)
+	}
+	select {
+	case <-p.over:
+	case <-late:
+	case <-p.ctx.Done():
+		select {
+		case <-p.over:
+		case <-time.After(terminal.DrainLimit):
+		}
+	}
+	if p.watch != nil {
+		p.watch()
+	}
+	p.stdout.drop()
+	p.stderr.drop()
+	if p.stdin != nil {
+		p.stdin.Close()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.exit.Success():
+		return nil
+	case !p.exit.Known() && p.cause == nil:
+		return &execenv.ExitError{Exit: p.exit, Err: fmt.Errorf("%s: %w", p.e.launcher.Name, ErrLost)}
+	}
+	return &execenv.ExitError{Exit: p.exit, Err: p.cause}
+}
+
+func (p *process) Output() ([]byte, error) {
+	if p.spec.Stdout != nil || p.stdout.pipe != nil {
+		return nil, errors.New("launcher: Stdout already set")
+	}
+	var out bytes.Buffer
+	var text tailText
+	p.spec.Stdout = &out
+	collect := p.spec.Stderr == nil && p.stderr.pipe == nil
+	if collect {
+		p.spec.Stderr = &text
+	}
+	err := p.Run()
+	if e, ok := errors.AsType[*execenv.ExitError](err); ok && collect {
+		e.Stderr = text.b
+	}
+	return out.Bytes(), err
+}
+
+func (p *process) CombinedOutput() ([]byte, error) {
+	if p.spec.Stdout != nil || p.spec.Stderr != nil || p.stdout.pipe != nil || p.stderr.pipe != nil {
+		return nil, errors.New("launcher: Stdout or Stderr already set")
+	}
+	both := new(lockedBuffer)
+	p.spec.Stdout, p.spec.Stderr = both, both
+	err := p.Run()
+	return both.b.Bytes(), err
+}
+
+// A lockedBuffer takes the writes of two goroutines.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+// ID names the process as PID@PLACE.
+func (p *process) ID() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.phase != running {
+		return ""
+	}
+	return strconv.Itoa(p.pid) + "@" + p.e.launcher.Name
+}
+
+// request bounds one request to the supervisor.
+const request = terminal.KillTimeout
+
+func (p *process) Signal(sig os.Signal) error { return p.signal("N", sig) }
+
+// SignalGroup signals the foreground group of the terminal, or the group of the
+// process. SIGKILL, which would end the wrapper as well, reaches everything that
+// has the tag of the process.
+func (p *process) SignalGroup(sig os.Signal) error { return p.signal("G", sig) }
+
+func (p *process) Kill() error {
+	err := p.signal("K", syscall.SIGKILL)
+	if errors.Is(err, os.ErrProcessDone) {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.phase != running {
+		return nil
+	}
+	return err
+}
+
+func (p *process) signal(op string, sig os.Signal) error {
+	p.mu.Lock()
+	phase, pid := p.phase, p.pid
+	p.mu.Unlock()
+	n, ok := sig.(syscall.Signal)
+	switch {
+	case phase != running:
+		return errors.New("launcher: not started")
+	case isClosed(p.exited):
+		return os.ErrProcessDone
+	case !ok || unix.SignalName(n) == "":
+		return fmt.Errorf("launcher: signal %v: %w", sig, errors.ErrUnsupported)
+	}
+	id := strconv.Itoa(pid)
+	if n == syscall.SIGKILL && op == "G" || pid == 0 {
+		op = "K"
+	}
+	if op == "K" {
+		id = p.id
+	}
+	ctx, cancel := context.WithTimeoutCause(context.Background(), request, fmt.Errorf("%s: no answer for %v", p.e.launcher.Name, request))
+	defer cancel()
+	answer, err := p.conn.ask(ctx, op, id, strings.TrimPrefix(unix.SignalName(n), "SIG"))
+	if err == nil && answer == "-" {
+		return os.ErrProcessDone
+	}
+	return err
+}
+
+// Terminal implements [execenv.Session].
+func (p *process) Terminal() (execenv.Terminal, bool) {
+	if p.tty == nil {
+		return nil, false
+	}
+	return &tty{p}, true
+}
+
+func (p *process) Exited() <-chan struct{} { return p.exited }
+
+func (p *process) Exit() terminal.Exit {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.exit
+}
+
+// StopTree implements [execenv.Session]. Without /proc at the place, and after
+// the loss of the connection, the launcher is ended and what is left is not known.
+func (p *process) StopTree(grace time.Duration) []terminal.Proc {
+	p.mu.Lock()
+	phase := p.phase
+	p.mu.Unlock()
+	if phase == ready || phase == failed {
+		return nil
+	}
+	var left []terminal.Proc
+	if !p.conn.blind {
+		ctx, cancel := context.WithTimeout(context.Background(), grace+terminal.SettleTimeout)
+		answer, err := p.conn.ask(ctx, "S", p.id, strconv.Itoa(int((grace+49*time.Millisecond)/(50*time.Millisecond))))
+		cancel()
+		if err == nil {
+			left = procs(answer)
+		}
+	}
+	if left != nil {
+		select { // the wrapper reports the exit
+		case <-p.exited:
+		case <-time.After(request):
+		}
+	}
+	if !isClosed(p.exited) || left == nil {
+		p.inner.StopTree(grace)
+		<-p.exited
+	}
+	return left
+}
+
+// Survivors implements [execenv.Session]. It asks only while something holds the
+// launcher open: else it is not known whether something runs.
+func (p *process) Survivors() []terminal.Proc {
+	if isClosed(p.over) || p.conn.blind {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), request)
+	defer cancel()
+	answer, err := p.conn.ask(ctx, "L", p.id)
+	if err != nil {
+		return nil
+	}
+	return procs(answer)
+}
+
+// InputState implements [execenv.Session]: what a process at the place waits for
+// cannot be seen from here.
+func (p *process) InputState() (terminal.State, terminal.Evidence) {
+	if isClosed(p.exited) {
+		return terminal.Finished, terminal.Evidence{Certainty: terminal.Certain}
+	}
+	return terminal.Working, terminal.Evidence{Certainty: terminal.NoCertainty, Reason: "it runs at " + p.e.launcher.Name}
+}
+
+// A tty is the agent's side of a terminal at the place.
+type tty struct{ p *process }
+
+func (t *tty) Read(b []byte) (int, error) { return t.p.stdout.reader.Read(b) }
+
+func (t *tty) Close() error {
+	t.p.stdout.drop()
+	return nil
+}
+
+func (t *tty) Write(b []byte) (int, error)           { return t.p.tty.Write(b) }
+func (t *tty) SetWriteDeadline(when time.Time) error { return t.p.tty.SetWriteDeadline(when) }
+func (t *tty) Resize(size terminal.Size) error       { return t.p.tty.Resize(size) }
+
+// CanonicalLimit returns the limit of a Linux terminal that edits lines: whether
+// the one at the place does cannot be seen from here.
+func (t *tty) CanonicalLimit() int { return 4095 }

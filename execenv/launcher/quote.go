@@ -1,0 +1,90 @@
+package launcher
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/termbridge/termbridge/internal/shellwords"
+)
+
+// loginLine returns argv as one line that any login shell (sh, bash, zsh, ksh,
+// fish, csh, tcsh) runs as these words.
+func loginLine(argv []string) string {
+	plain := func(word string) bool { return len(word) <= maxQuoted && !forbidden.MatchString(word) }
+	line := "exec"
+	if i := slices.IndexFunc(argv, func(w string) bool { return !plain(w) }); i >= 0 {
+		// The words are quoted for sh and encoded in pieces of plain text.
+		line += ` /bin/sh -c 'eval "` + "`" + `printf %b "$@"` + "`" + `"' tb`
+		argv = pieces(octal("exec "+shellwords.Join(argv)), maxQuoted-100)
+	}
+	for _, word := range argv {
+		line += " '" + word + "'"
+	}
+	return line
+}
+
+// octal encodes a text for printf %b: what is not a plain character becomes \0
+// and three octal digits.
+func octal(text string) string {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:,-+@="
+	var b strings.Builder
+	for _, c := range []byte(text) {
+		if strings.IndexByte(plain, c) >= 0 {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, `\0%03o`, c)
+		}
+	}
+	return b.String()
+}
+
+// pieces cuts an encoded text into words of at most size bytes, between its
+// characters.
+func pieces(encoded string, size int) []string {
+	var words []string
+	for len(encoded) > size {
+		cut := size
+		if i := strings.LastIndexByte(encoded[:cut], '\\'); i >= 0 && cut-i < len(`\0000`) {
+			cut = i
+		}
+		words = append(words, encoded[:cut])
+		encoded = encoded[cut:]
+	}
+	return append(words, encoded)
+}
+
+// header returns what the wrapper evaluates: the directory, the variables and
+// the words of a command, encoded for printf %b.
+func header(dir, tag string, env map[string]string, argv []string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "_d=%s; export %s=%s; ", shellwords.Quote(dir), tagName, shellwords.Quote(tag))
+	var odd []string // names that no shell can export
+	for name, value := range env {
+		if isName(name) {
+			fmt.Fprintf(&b, "export %s=%s; ", name, shellwords.Quote(value))
+		} else {
+			odd = append(odd, name+"="+value)
+		}
+	}
+	if odd != nil {
+		argv = slices.Concat([]string{"env"}, odd, argv)
+	}
+	b.WriteString("set -- " + shellwords.Join(argv))
+	return octal(b.String())
+}
+
+// tagName is the environment variable by which the supervisor knows the
+// processes of a command: its connection's tag, a dot, its number, a dot.
+const tagName = "TERMBRIDGE_PLACE"
+
+// isName reports whether a shell can export the name.
+func isName(name string) bool {
+	for i, c := range []byte(name) {
+		letter := c == '_' || 'a' <= c|0x20 && c|0x20 <= 'z'
+		if !letter && (i == 0 || c < '0' || c > '9') {
+			return false
+		}
+	}
+	return name != ""
+}

@@ -1,0 +1,49 @@
+package launcher_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/termbridge/termbridge/execenv"
+	"github.com/termbridge/termbridge/execenv/launcher"
+	"github.com/termbridge/termbridge/localterm"
+	"github.com/termbridge/termbridge/terminal"
+	"github.com/termbridge/termbridge/terminal/terminaltest"
+)
+
+func TestManager(t *testing.T) {
+	// localterm keeps its contract at every place.
+	for _, p := range places() {
+		t.Run(p.name, func(t *testing.T) {
+			place := p.get(t)
+			limited := func(t terminaltest.T, l terminaltest.Limits) terminal.Manager {
+				e := launcher.New(place, nil)
+				t.Cleanup(func() {
+					if err := e.Close(); err != nil {
+						t.Errorf("Close: %v", err)
+					}
+				})
+				return localterm.New(&localterm.Options{
+					Executors:    map[string]execenv.Executor{"place": e},
+					MaxTerminals: l.MaxTerminals, OutputLimit: l.OutputLimit, ManagerBytes: l.ManagerBytes,
+					Grace: 500 * time.Millisecond,
+				})
+			}
+			config := terminaltest.Config{
+				New:     func(t terminaltest.T) terminal.Manager { return limited(t, terminaltest.Limits{}) },
+				Limited: limited,
+				Program: terminaltest.ReexecProgram,
+				Input:   true, TTY: true, Tree: true, Signal: true, Exact: true,
+			}
+			t.Run("pipes", func(t *testing.T) { terminaltest.Test(t, config) })
+			t.Run("tty", func(t *testing.T) {
+				config.Program = func(name string, args ...string) terminal.Command {
+					cmd := terminaltest.ReexecProgram(name, args...)
+					cmd.TTY = name != "gulp" && name != "hold"
+					return cmd
+				}
+				terminaltest.Test(t, config)
+			})
+		})
+	}
+}
