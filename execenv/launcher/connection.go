@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -197,7 +198,7 @@ func (c *connection) forget() {
 		if c.in != nil {
 			c.in.Close()
 		}
-		c.sup.StopTree(time.Second)
+		c.sup.StopTree(0)
 		_ = c.sup.Wait()
 	}
 	os.RemoveAll(c.dir)
@@ -403,17 +404,21 @@ func (c *connection) end() error {
 	}
 }
 
-// procs parses "PID:NAME …".
+// procs parses "PID:WORDS …".
 func procs(list string) []terminal.Proc {
 	all := []terminal.Proc{}
 	for word := range strings.FieldsSeq(list) {
-		pid, name, _ := strings.Cut(word, ":")
+		pid, words, _ := strings.Cut(word, ":")
+		text, _ := hex.DecodeString(words)
 		if n, err := strconv.Atoi(pid); err == nil {
-			all = append(all, terminal.Proc{PID: n, Command: name})
+			all = append(all, terminal.Proc{PID: n, Command: strings.TrimSpace(string(text[:min(len(text), maxProcText)]))})
 		}
 	}
 	return all
 }
+
+// maxProcText is how much of a process's words is kept.
+const maxProcText = 200
 
 func isClosed(c <-chan struct{}) bool {
 	select {

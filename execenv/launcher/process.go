@@ -28,8 +28,7 @@ type process struct {
 	spec execenv.Spec
 
 	// set before Start
-	stdin          *io.PipeWriter // of StdinPipe
-	feed           io.Reader      // what goes to the command; nil is nothing
+	stdin          *stdin // of StdinPipe; nil without
 	stdout, stderr output
 
 	// set by Start
@@ -37,7 +36,7 @@ type process struct {
 	tag, id  string
 	inner    execenv.Session  // the launcher
 	tty      execenv.Terminal // the launcher's; nil for pipes
-	input    io.WriteCloser   // the launcher's standard input; nil on a terminal
+	input    inputPipe        // the launcher's standard input; nil on a terminal
 	complain *tailText        // the launcher's standard error before the start
 	watch    func() bool      // ends the watch over ctx
 	feeding  sync.WaitGroup   // copies Spec.Stdin
@@ -117,9 +116,70 @@ func (p *process) StdinPipe() (io.WriteCloser, error) {
 	if err := p.pipeAllowed("StdinPipe", p.spec.Stdin != nil || p.stdin != nil); err != nil {
 		return nil, err
 	}
-	r, w := io.Pipe()
-	p.stdin, p.feed = w, r
-	return w, nil
+	p.stdin = &stdin{p: p}
+	return p.stdin, nil
+}
+
+// An inputPipe is what an [execenv.Local] returns for a standard input.
+type inputPipe interface {
+	io.WriteCloser
+	SetWriteDeadline(time.Time) error
+}
+
+// stdin is the caller's end of the standard input: the launcher's, once the
+// header is through, as it is when Start returns.
+type stdin struct {
+	p *process
+
+	mu sync.Mutex
+	// guards following
+	open   bool // it is the caller's now
+	closed bool
+}
+
+func (s *stdin) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	open, closed := s.open, s.closed
+	s.mu.Unlock()
+	switch {
+	case closed:
+		return 0, os.ErrClosed
+	case !open:
+		return 0, errors.New("launcher: a write to StdinPipe before Start")
+	}
+	return s.p.input.Write(b)
+}
+
+func (s *stdin) SetWriteDeadline(t time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.open {
+		return nil
+	}
+	return s.p.input.SetWriteDeadline(t)
+}
+
+func (s *stdin) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return os.ErrClosed
+	}
+	s.closed = true
+	if s.open {
+		return s.p.input.Close()
+	}
+	return nil
+}
+
+// begin gives the input to the caller.
+func (s *stdin) begin() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open = true
+	if s.closed {
+		s.p.input.Close()
+	}
 }
 
 func (p *process) StdoutPipe() (io.ReadCloser, error) {
@@ -173,9 +233,6 @@ func (p *process) Start() error {
 			if o.pipe != nil {
 				o.pipe.Close()
 			}
-		}
-		if r, ok := p.feed.(*io.PipeReader); ok {
-			r.Close()
 		}
 		p.mu.Lock()
 		p.phase = failed
@@ -315,9 +372,11 @@ func (p *process) launch() error {
 		if err != nil {
 			return err
 		}
-		if p.input, err = p.inner.StdinPipe(); err != nil {
+		in, err := p.inner.StdinPipe()
+		if err != nil {
 			return err
 		}
+		p.input = in.(inputPipe)
 		p.open(&p.stdout, p.spec.Stdout)
 		p.open(&p.stderr, p.spec.Stderr)
 		side := &splitter{nonce: []byte(nonce), record: p.take, output: &p.stderr}
@@ -375,23 +434,17 @@ func (p *process) open(o *output, w io.Writer) {
 	}
 }
 
-// write writes the header and what goes to the command.
+// write writes the header and Spec.Stdin.
 func (p *process) write(head string) {
-	defer p.input.Close()
-	if _, err := io.WriteString(p.input, head+"\n"); err != nil {
+	_, err := io.WriteString(p.input, head+"\n")
+	if p.stdin != nil {
+		p.stdin.begin()
 		return
 	}
-	in := p.feed
-	if in == nil {
-		in = p.spec.Stdin
+	if err == nil && p.spec.Stdin != nil {
+		_, _ = io.Copy(p.input, p.spec.Stdin)
 	}
-	if in == nil {
-		return
-	}
-	_, _ = io.Copy(p.input, in)
-	if r, ok := in.(*io.PipeReader); ok {
-		r.CloseWithError(os.ErrClosed) // the command reads no more
-	}
+	p.input.Close()
 }
 
 // enter notes a process that runs.
@@ -411,9 +464,6 @@ func (e *Executor) enter(p *process) error {
 // settle waits for the launcher, and for its outputs.
 func (p *process) settle() {
 	<-p.inner.Exited()
-	if r, ok := p.feed.(*io.PipeReader); ok {
-		r.CloseWithError(os.ErrClosed)
-	}
 	p.reading.Wait()
 	_ = p.inner.Wait()
 	p.know(terminal.Exit{})
@@ -738,7 +788,16 @@ func (t *tty) Close() error {
 
 func (t *tty) Write(b []byte) (int, error)           { return t.p.tty.Write(b) }
 func (t *tty) SetWriteDeadline(when time.Time) error { return t.p.tty.SetWriteDeadline(when) }
-func (t *tty) Resize(size terminal.Size) error       { return t.p.tty.Resize(size) }
+
+// Resize resizes the launcher's terminal, whose new size it passes on. Without a
+// controlling terminal the kernel tells the command nothing.
+func (t *tty) Resize(size terminal.Size) error {
+	err := t.p.tty.Resize(size)
+	if err == nil && !t.p.spec.TTY.Input {
+		err = t.p.signal("K", syscall.SIGWINCH)
+	}
+	return err
+}
 
 // CanonicalLimit returns the limit of a Linux terminal that edits lines: whether
 // the one at the place does cannot be seen from here.

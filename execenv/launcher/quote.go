@@ -11,12 +11,17 @@ import (
 // loginLine returns argv as one line that any login shell (sh, bash, zsh, ksh,
 // fish, csh, tcsh) runs as these words.
 func loginLine(argv []string) string {
-	plain := func(word string) bool { return len(word) <= maxQuoted && !forbidden.MatchString(word) }
+	long := func(word string) bool { return len(word) > maxQuoted }
 	line := "exec"
-	if i := slices.IndexFunc(argv, func(w string) bool { return !plain(w) }); i >= 0 {
+	switch {
+	case slices.ContainsFunc(argv, forbidden.MatchString), slices.ContainsFunc(argv[min(3, len(argv)):], long):
 		// The words are quoted for sh and encoded in pieces of plain text.
 		line += ` /bin/sh -c 'eval "` + "`" + `printf %b "$@"` + "`" + `"' tb`
-		argv = pieces(octal("exec "+shellwords.Join(argv)), maxQuoted-100)
+		argv = pieces(octal("exec "+shellwords.Join(argv)), maxQuoted)
+	case len(argv) > 3 && long(argv[2]): // sh -c SCRIPT
+		script := pieces(argv[2], maxQuoted)
+		words := []string{argv[0], argv[1], fmt.Sprintf(`_w=; for _i in %s; do _w=$_w$1; shift; done; eval "$_w"`, strings.Repeat("1 ", len(script))), argv[3]}
+		argv = slices.Concat(words, script, argv[4:])
 	}
 	for _, word := range argv {
 		line += " '" + word + "'"

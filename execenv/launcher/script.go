@@ -5,9 +5,10 @@ import (
 	"strings"
 )
 
-// The far side runs two scripts of POSIX sh. They hold no quote, backslash,
-// exclamation mark or byte over 0x7f, and stand on one line each: then every
-// login shell passes them on unchanged between single quotes.
+// The far side runs two scripts of POSIX sh, each as one line. The wrapper, which
+// runs for every command, holds no single quote, backslash, exclamation mark or
+// byte over 0x7f: then every login shell passes it on unchanged between single
+// quotes.
 var (
 	wrapper    = oneLine(wrapperText)
 	supervisor = oneLine(supervisorText)
@@ -54,7 +55,7 @@ if [ "$BASH_VERSION" ]; then set +o posix; fi;
 _a=$1$2; _m=$3; _h=$4; _d=; _x=; _s=; _j=;
 case $_m in (p) IFS= read -r _h || exit 0;; esac;
 _n=${IFS#??}; eval "exec 8<<X${_n}x${_n}X$_n"; read -r _t <&8; _t=;
-exec 6>&1 7>&2;
+case $_m in (p) exec 6>&1 7>&2;; (*) exec 6>&1 7>&1;; esac;
 eval "$(printf %b "$_h")";
 _e() { echo "$_a E $1;" >&7; exit 0; };
 if [ "$_d" ]; then
@@ -93,8 +94,8 @@ exit 0
 //
 //	P WORD             a heartbeat. P WORD
 //	S ID STEPS         stop what has the tag ID: TERM, and KILL after STEPS of
-//	                   50 ms. S ID PID:NAME …: what is left
-//	L ID               L ID PID:NAME …: what has the tag ID
+//	                   50 ms. S ID PID:WORDS …: what is left, WORDS in hexadecimal
+//	L ID               L ID PID:WORDS …: what has the tag ID
 //	K ID SIGNAL        signal what has the tag ID. K ID
 //	N PID SIGNAL       signal one process. N PID, or N PID - if it is gone
 //	G PID SIGNAL       signal the foreground group of its terminal, or its group
@@ -118,7 +119,8 @@ _z() {
 };
 _l() {
 	for _p in $(_f "$1"); do
-		read -r _c 2>/dev/null <"${_p%environ}comm" && _p=${_p#/proc/} && printf " %s:%s" "${_p%/environ}" "$_c";
+		_c=$(tr "\000" " " 2>/dev/null <"${_p%environ}cmdline" | od -An -tx1 | tr -d " \n");
+		_p=${_p#/proc/}; printf " %s:%s" "${_p%/environ}" "$_c";
 	done;
 };
 _s() {

@@ -33,7 +33,8 @@ func TestManager(t *testing.T) {
 				New:     func(t terminaltest.T) terminal.Manager { return limited(t, terminaltest.Limits{}) },
 				Limited: limited,
 				Program: terminaltest.ReexecProgram,
-				Input:   true, TTY: true, Tree: true, Signal: true, Exact: true,
+				Input:   true, TTY: true, Tree: true, Signal: true, Exact: true, Codes: true,
+				Lasting: []string{"/execenv"},
 			}
 			t.Run("pipes", func(t *testing.T) { terminaltest.Test(t, config) })
 			t.Run("tty", func(t *testing.T) {

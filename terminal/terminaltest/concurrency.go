@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -202,7 +203,7 @@ var concurrencyRule = rule{
 		}},
 		{name: "goroutines", alone: true, run: func(h *harness) {
 			m := h.manager()
-			before, _ := goroutines()
+			before, _ := goroutines(h.c.Lasting)
 			ctx, cancel := context.WithCancel(h.Context())
 			for range 3 {
 				t := h.start("hold")
@@ -219,7 +220,7 @@ var concurrencyRule = rule{
 			var after int
 			var dump string
 			for range 100 {
-				if after, dump = goroutines(); after <= before {
+				if after, dump = goroutines(h.c.Lasting); after <= before {
 					return
 				}
 				time.Sleep(20 * time.Millisecond)
@@ -233,8 +234,8 @@ var concurrencyRule = rule{
 var inBubble = regexp.MustCompile(`^goroutine \d+ \[.*(synctest bubble \d+)`)
 
 // goroutines counts the goroutines of the caller's bubble, or those outside of
-// any, and returns their stacks.
-func goroutines() (n int, dump string) {
+// any, and returns their stacks. Those with one of the texts do not count.
+func goroutines(lasting []string) (n int, dump string) {
 	buf := make([]byte, 1<<20)
 	for {
 		if n := runtime.Stack(buf, true); n < len(buf) {
@@ -254,7 +255,8 @@ func goroutines() (n int, dump string) {
 	own := bubbleOf(stacks[0]) // the caller's comes first
 	var b strings.Builder
 	for _, stack := range stacks {
-		if bubbleOf(stack) == own {
+		lasts := slices.ContainsFunc(lasting, func(text string) bool { return strings.Contains(stack, text) })
+		if !lasts && bubbleOf(stack) == own {
 			n++
 			fmt.Fprintf(&b, "%s\n\n", stack)
 		}

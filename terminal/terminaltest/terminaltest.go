@@ -70,6 +70,11 @@ type Config struct {
 	Tree   bool // Stop reaches every process; without it only what it can, and Info.Left may be nil
 	Signal bool // Signal works; without it it may be unsupported
 	Exact  bool // output is never lost before it is read; without it losses are marked, by Truncated or GapMark
+	Codes  bool // the death by a signal may be reported as the exit code 128 and its number
+
+	// Lasting are texts of the stacks of goroutines that outlive the Manager's
+	// Close: those of executors, which the test closes itself.
+	Lasting []string
 
 	// Bubble runs f in fake time, as synctest.Test does, which most Configs
 	// set it to. Nil is real time.
