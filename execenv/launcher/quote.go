@@ -30,9 +30,10 @@ func loginLine(argv []string) string {
 }
 
 // octal encodes a text for printf %b: what is not a plain character becomes \0
-// and three octal digits.
+// and three octal digits. So does '=': a forced command of sshd has the words in
+// its environment, where the supervisor must not find the tag of a command.
 func octal(text string) string {
-	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:,-+@="
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:,-+@"
 	var b strings.Builder
 	for _, c := range []byte(text) {
 		if strings.IndexByte(plain, c) >= 0 {

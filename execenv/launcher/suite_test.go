@@ -1,6 +1,7 @@
 package launcher_test
 
 import (
+	"flag"
 	"testing"
 	"time"
 
@@ -11,10 +12,16 @@ import (
 	"github.com/termbridge/termbridge/terminal/terminaltest"
 )
 
+// everywhere runs the suite at every place, as .ci/run does.
+var everywhere = flag.Bool("everywhere", false, "run the suite at every place, not at one")
+
 func TestManager(t *testing.T) {
 	// localterm keeps its contract at every place.
-	for _, p := range places() {
+	for i, p := range places() {
 		t.Run(p.name, func(t *testing.T) {
+			if i > 0 && !*everywhere {
+				t.Skip("the suite runs at one place: -everywhere runs it at all")
+			}
 			place := p.get(t)
 			limited := func(t terminaltest.T, l terminaltest.Limits) terminal.Manager {
 				e := launcher.New(place, nil)

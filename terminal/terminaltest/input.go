@@ -293,6 +293,7 @@ func (h *harness) startInput(name string, args ...string) (terminal.Terminal, bo
 	h.Helper()
 	cmd := h.c.Program(name, args...)
 	cmd.Stdin, cmd.TTY = true, false
+	cmd.OutputLimit = 8 << 20 // more than is on its way while nobody reads
 	return h.startWithInput(cmd)
 }
 
