@@ -14,8 +14,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/termbridge/termbridge/execenv"
 	"github.com/termbridge/termbridge/terminal"
 )
@@ -539,7 +537,7 @@ func parseExit(body string) terminal.Exit {
 	case code > 128 && (fields[1] != "" && fields[1] != "." || fields[2] != ""):
 		signal = code - 128
 	}
-	if name := unix.SignalName(syscall.Signal(signal)); name != "" {
+	if name := linuxSignal(signal); name != "" {
 		return terminal.Exit{Signal: name}
 	}
 	return terminal.Exit{Code: &code}
@@ -686,8 +684,11 @@ func (p *process) signal(op string, sig os.Signal) error {
 		return errors.New("launcher: not started")
 	case isClosed(p.exited):
 		return os.ErrProcessDone
-	case !ok || unix.SignalName(n) == "":
+	case !ok || signalWord(n) == "":
 		return fmt.Errorf("launcher: signal %v: %w", sig, errors.ErrUnsupported)
+	}
+	if p.e.launcher.Here {
+		pid = ownPID(p.tag, pid)
 	}
 	id := strconv.Itoa(pid)
 	if n == syscall.SIGKILL && op == "G" || pid == 0 {
@@ -698,7 +699,7 @@ func (p *process) signal(op string, sig os.Signal) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(context.Background(), request, fmt.Errorf("%s: no answer for %v", p.e.launcher.Name, request))
 	defer cancel()
-	answer, err := p.conn.ask(ctx, op, id, strings.TrimPrefix(unix.SignalName(n), "SIG"))
+	answer, err := p.conn.ask(ctx, op, id, signalWord(n))
 	if err == nil && answer == "-" {
 		return os.ErrProcessDone
 	}
@@ -794,7 +795,7 @@ func (t *tty) SetWriteDeadline(when time.Time) error { return t.p.tty.SetWriteDe
 func (t *tty) Resize(size terminal.Size) error {
 	err := t.p.tty.Resize(size)
 	if err == nil && !t.p.spec.TTY.Input {
-		err = t.p.signal("K", syscall.SIGWINCH)
+		err = t.p.signal("K", windowChanged)
 	}
 	return err
 }

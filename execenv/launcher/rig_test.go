@@ -165,8 +165,11 @@ func places() []place {
 	for _, shell := range loginShells {
 		all = append(all, place{"ssh-" + shell, func(t testing.TB) launcher.Launcher { return ssh(t, shell, nil) }})
 	}
-	return all
+	return append(all, extraPlaces...)
 }
+
+// extraPlaces are those of one operating system.
+var extraPlaces []place
 
 func newExecutor(t testing.TB, l launcher.Launcher, opts *launcher.Options) *launcher.Executor {
 	t.Helper()

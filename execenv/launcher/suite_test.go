@@ -41,10 +41,14 @@ func TestManager(t *testing.T) {
 				Limited: limited,
 				Program: terminaltest.ReexecProgram,
 				Input:   true, TTY: true, Tree: true, Signal: true, Exact: true, Codes: true,
+				Alone:   p.name == "bwrap",
 				Lasting: []string{"/execenv"},
 			}
 			t.Run("pipes", func(t *testing.T) { terminaltest.Test(t, config) })
 			t.Run("tty", func(t *testing.T) {
+				if !*everywhere {
+					t.Skip("the suite runs on pipes: -everywhere runs it on terminals, too")
+				}
 				config.Program = func(name string, args ...string) terminal.Command {
 					cmd := terminaltest.ReexecProgram(name, args...)
 					cmd.TTY = name != "gulp" && name != "hold"

@@ -121,6 +121,10 @@ var stopRule = rule{
 			if !h.c.Tree {
 				return // what it cannot see, it cannot name
 			}
+			if h.c.Alone {
+				h.checkDead(file)
+				return
+			}
 			h.waitBeat(file)
 			if len(info.Left) != 1 || info.Left[0].PID == 0 || !strings.Contains(info.Left[0].Command, "beat") {
 				h.Errorf("Left is %#v, want the child beat", info.Left)

@@ -71,6 +71,7 @@ type Config struct {
 	Signal bool // Signal works; without it it may be unsupported
 	Exact  bool // output is never lost before it is read; without it losses are marked, by Truncated or GapMark
 	Codes  bool // the death by a signal may be reported as the exit code 128 and its number
+	Alone  bool // a command's background processes end when it does
 
 	// Lasting are texts of the stacks of goroutines that outlive the Manager's
 	// Close: those of executors, which the test closes itself.

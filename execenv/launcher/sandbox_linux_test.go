@@ -1,0 +1,179 @@
+package launcher_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/termbridge/termbridge/execenv"
+	"github.com/termbridge/termbridge/execenv/launcher"
+)
+
+// bubblewrap returns the launcher, or skips the test where the kernel allows no
+// sandbox.
+func bubblewrap(t testing.TB, p launcher.Policy) launcher.Launcher {
+	t.Helper()
+	need(t, "bwrap")
+	e := launcher.New(launcher.Bubblewrap(launcher.Policy{}), nil)
+	defer e.Close()
+	if err := e.Command(context.Background(), sh("true")).Run(); err != nil {
+		if os.Getenv("TERMBRIDGE_REAL") != "" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	return launcher.Bubblewrap(p)
+}
+
+func TestSandboxEscapes(t *testing.T) {
+	// Nothing that a command tries gets it out: each line must not print ESCAPED.
+	home, outside, inside := t.TempDir(), t.TempDir(), t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("AGENT_SECRET", "ESCAPED")
+	if err := os.Mkdir(filepath.Join(home, ".ssh"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{filepath.Join(home, ".ssh/id"), filepath.Join(home, ".netrc"), filepath.Join(outside, "hidden")} {
+		if err := os.WriteFile(name, []byte("ESCAPED\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, err := net.Listen("unix", filepath.Join(outside, "socket"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tcp.Close()
+	for _, l := range []net.Listener{l, tcp} {
+		go func() { // ends with the listener
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				fmt.Fprintln(c, "ESCAPED")
+				c.Close()
+			}
+		}()
+	}
+	other := exec.Command("sleep", "100")
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer other.Wait()
+	defer other.Process.Kill()
+
+	need(t, "python3", "bash")
+	// The home directory and what is outside lie below /tmp: show them read-only.
+	policy := launcher.Policy{Read: []string{home}, Write: []string{inside}, Hide: []string{filepath.Join(home, ".ssh"), filepath.Join(home, ".netrc")}}
+	e := newExecutor(t, bubblewrap(t, policy), nil)
+	for _, line := range []string{
+		"echo x >/etc/escaped && echo ESCAPED",
+		"echo x >" + outside + "/x && echo ESCAPED",
+		"echo x >" + home + "/x && echo ESCAPED",
+		"cat " + home + "/.ssh/id",
+		"cat " + home + "/.netrc",
+		"cat " + outside + "/hidden",
+		"ls -d " + outside + " && echo ESCAPED",
+		`printf '%s\n' "$AGENT_SECRET"; env | grep ESCAPED`,
+		"bash -c 'cat </dev/tcp/127.0.0.1/" + fmt.Sprint(tcp.Addr().(*net.TCPAddr).Port) + "'",
+		"python3 -c \"import socket; s=socket.socket(socket.AF_UNIX); s.connect('" + filepath.Join(outside, "socket") + "'); print(s.recv(99))\"",
+		fmt.Sprintf("kill -0 %d && echo ESCAPED", other.Process.Pid),
+		fmt.Sprintf("test -d /proc/%d && echo ESCAPED", other.Process.Pid),
+		"mount -t tmpfs x /mnt && echo ESCAPED",
+		"mount -o remount,rw / && echo ESCAPED",
+		"umount " + home + " && echo ESCAPED",
+		"unshare -U true && echo ESCAPED",
+		"chroot / true && echo ESCAPED",
+		"mknod " + inside + "/disk b 254 0 && echo ESCAPED",
+		"cat /dev/vda >/dev/null && echo ESCAPED",
+		"exec 3>/proc/sys/kernel/core_pattern && echo ESCAPED",
+		"exec 3>/proc/sysrq-trigger && echo ESCAPED",
+		"exec 3>/sys/kernel/uevent_helper && echo ESCAPED",
+	} {
+		out, _ := e.Command(t.Context(), sh(line)).CombinedOutput()
+		if strings.Contains(string(out), "ESCAPED") {
+			t.Errorf("%s: %s", line, show(out))
+		}
+	}
+	out, err := e.Command(t.Context(), sh("echo x >"+inside+"/x && cat "+inside+"/x && echo y >/tmp/y")).CombinedOutput()
+	if err != nil || string(out) != "x\n" {
+		t.Errorf("what is allowed: %s, %v", show(out), err)
+	}
+}
+
+func TestSandboxEndsTheTree(t *testing.T) {
+	// What a command starts cannot outlive its end, nor a stop, whatever it does.
+	for _, how := range []string{"stop", "natural"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			e := newExecutor(t, bubblewrap(t, launcher.Policy{Write: []string{dir}}), nil)
+			beat := filepath.Join(dir, "beat")
+			line := `(env -i setsid sh -c 'trap "" TERM HUP INT; while :; do date +%s%N >` + beat + `; sleep 0.05; done' >/dev/null 2>&1 &); sleep 0.5`
+			if how == "stop" {
+				line += "; sleep 100"
+			}
+			p := e.Command(context.Background(), sh(line)).(execenv.Session)
+			if err := p.Start(); err != nil {
+				t.Fatal(err)
+			}
+			if how == "stop" {
+				time.Sleep(time.Second)
+				p.StopTree(200 * time.Millisecond)
+			}
+			_ = p.Wait()
+			time.Sleep(500 * time.Millisecond)
+			before, err := os.ReadFile(beat)
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(500 * time.Millisecond)
+			if after, _ := os.ReadFile(beat); string(after) != string(before) {
+				t.Error("a process of the command lives on")
+			}
+		})
+	}
+}
+
+func TestNoSandbox(t *testing.T) {
+	// Where the sandbox cannot be set up nothing runs.
+	need(t, "bwrap")
+	mark := filepath.Join(t.TempDir(), "mark")
+	e := newExecutor(t, launcher.Bubblewrap(launcher.Policy{Write: []string{"/no/such/directory"}}), nil)
+	err := e.Command(t.Context(), sh("touch "+mark)).Run()
+	if !errors.Is(err, launcher.ErrNoSandbox) {
+		t.Errorf("got %v, want ErrNoSandbox", err)
+	}
+	if _, err := os.Stat(mark); !errors.Is(err, syscall.ENOENT) {
+		t.Error("the command ran outside of the sandbox")
+	}
+	t.Setenv("PATH", "/none")
+	if err := e.Command(t.Context(), sh("true")).Run(); !errors.Is(err, launcher.ErrNotInstalled) {
+		t.Errorf("without bwrap: %v, want ErrNotInstalled", err)
+	}
+}
+
+func init() {
+	// The test binary lies where the sandbox shows nothing.
+	sandbox := place{"bwrap", func(t testing.TB) launcher.Launcher {
+		exe, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return bubblewrap(t, launcher.Policy{Read: []string{filepath.Dir(exe)}, Write: []string{os.TempDir()}})
+	}}
+	extraPlaces = append(extraPlaces, sandbox)
+}
