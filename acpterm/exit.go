@@ -11,7 +11,8 @@ import (
 // exitOf makes one Exit of the ways in which clients report an end: signals by
 // name, number or description, "0" for none, code 0 or 1 beside a signal, and
 // the negative codes of POSIX wrappers, also as uint32. A signal stands alone:
-// a code beside it is the wrapper's.
+// a code beside it is the wrapper's. Codes of Windows, such as 3221225477
+// (STATUS_ACCESS_VIOLATION), are codes, and so is 4294967295, its exit(-1).
 func exitOf(code *int, signal *string) terminal.Exit {
 	if signal != nil {
 		if name := signalName(*signal); name != "" {
@@ -21,18 +22,22 @@ func exitOf(code *int, signal *string) terminal.Exit {
 	if code == nil {
 		return terminal.Exit{}
 	}
-	n := *code
-	switch {
-	case int64(n) > math.MaxUint32 || int64(n) < math.MinInt32:
+	n := int64(*code)
+	if n > math.MaxUint32 || n < math.MinInt32 {
 		return terminal.Exit{} // no system has it
-	case int64(n) > math.MaxInt32:
-		n = int(int32(uint32(n)))
 	}
-	if n < 0 {
-		return terminal.Exit{Signal: numbered(-n)}
+	const asUint32 = 1 << 32
+	switch {
+	case -maxSignal <= n && n < 0:
+		return terminal.Exit{Signal: numbered(int(-n))}
+	case asUint32-maxSignal <= n && n < asUint32-1:
+		return terminal.Exit{Signal: numbered(int(asUint32 - n))}
 	}
-	return terminal.Exit{Code: &n}
+	return terminal.Exit{Code: new(*code)}
 }
+
+// maxSignal is the highest number of a signal.
+const maxSignal = 64
 
 // exit is exitOf for a client of which more is known.
 func (p Profile) exit(code *int, signal *string) terminal.Exit {

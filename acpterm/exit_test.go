@@ -36,7 +36,19 @@ func TestExitOf(t *testing.T) {
 		{nil, new("Unknown signal 77"), terminal.Exit{Signal: "Unknown signal 77"}},
 		{new(-9), nil, terminal.Exit{Signal: "SIGKILL"}},
 		{new(4294967287), nil, terminal.Exit{Signal: "SIGKILL"}}, // the same as uint32
-		{new(1 << 32), nil, terminal.Exit{}},                     // no success
+		{new(4294967232), nil, terminal.Exit{Signal: "SIG64"}},
+		{new(4294967231), nil, terminal.Exit{Code: new(4294967231)}},
+		{new(4294967294), nil, terminal.Exit{Signal: "SIGINT"}},
+		{new(4294967295), nil, terminal.Exit{Code: new(4294967295)}}, // exit(-1) on Windows
+		{new(3221225477), nil, terminal.Exit{Code: new(3221225477)}}, // STATUS_ACCESS_VIOLATION
+		{new(3221225786), nil, terminal.Exit{Code: new(3221225786)}}, // STATUS_CONTROL_C_EXIT
+		{new(-1073741819), nil, terminal.Exit{Code: new(-1073741819)}},
+		{new(2147483651), nil, terminal.Exit{Code: new(2147483651)}}, // STATUS_BREAKPOINT
+		{new(-64), nil, terminal.Exit{Signal: "SIG64"}},
+		{new(-65), nil, terminal.Exit{Code: new(-65)}},
+		{new(math.MinInt32), nil, terminal.Exit{Code: new(math.MinInt32)}},
+		{new(math.MinInt32 - 1), nil, terminal.Exit{}},
+		{new(1 << 32), nil, terminal.Exit{}}, // no success
 		{new(math.MaxInt64), nil, terminal.Exit{}},
 		{new(math.MinInt64), nil, terminal.Exit{}},
 		{new(-15), nil, terminal.Exit{Signal: "SIGTERM"}},

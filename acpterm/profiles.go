@@ -59,11 +59,12 @@ type Form string
 
 // The forms.
 const (
-	// FormPortable is /bin/sh -c ":;LINE". Executed, ":" does nothing and LINE
-	// runs; pasted into a shell without quotes, "/bin/sh -c :" does nothing and
-	// the outer shell runs LINE.
+	// FormPortable is /bin/sh -c ":;exec </dev/null;LINE". Executed, ":" does
+	// nothing and LINE runs, without input; pasted into a shell without quotes,
+	// "/bin/sh -c :" does nothing and the outer shell runs the rest.
 	FormPortable Form = ""
-	// FormExec is for clients that execute command and args.
+	// FormExec is for clients that execute command and args. The input of a
+	// program, other than that of a line, is what the client gives it.
 	FormExec Form = "exec"
 	// FormLine is for clients that pass command to a shell.
 	FormLine Form = "line"

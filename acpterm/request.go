@@ -70,7 +70,9 @@ func (m *Manager) limit(cmd terminal.Command) int {
 
 const shell = "/bin/sh"
 
-// words returns the command and args of terminal/create.
+// words returns the command and args of terminal/create. A command of ours has no
+// input: clients leave an open pipe or a terminal there, and cat would wait for
+// ever.
 func (f Form) words(cmd terminal.Command) (command string, args []string) {
 	words := cmd.Args
 	switch cmd.Shell {
@@ -78,25 +80,29 @@ func (f Form) words(cmd terminal.Command) (command string, args []string) {
 	default:
 		words = []string{cmd.Shell, "-c", cmd.Line}
 	}
-	line := cmd.Line
+	if f == FormExec && words != nil {
+		return words[0], words[1:]
+	}
+	line := noInput + ";" + cmd.Line
 	if strings.ContainsAny(line, "#\n") {
 		// Some clients put the line into ( ), of which a comment, or the end of a
 		// here-document, would swallow the ")".
 		line += "\n"
 	}
 	if words != nil {
-		line = "exec " + quote(words) // exec, so that a kill reaches the program
+		line = "exec " + quote(words) + " </dev/null" // exec, so that a kill reaches the program
 	}
-	switch {
-	case f == FormLine:
+	switch f {
+	case FormLine:
 		return line, nil
-	case f == FormExec && words != nil:
-		return words[0], words[1:]
-	case f == FormExec:
+	case FormExec:
 		return shell, []string{"-c", line}
 	}
 	return shell, []string{"-c", ":;" + line}
 }
+
+// noInput empties the standard input of the shell that runs it.
+const noInput = "exec </dev/null"
 
 // quote quotes every word, plain ones too, so that none of them is an alias, a
 // keyword or an assignment.

@@ -163,9 +163,7 @@ func (w *watch) until(deadline time.Time, ready func() bool) {
 		case <-w.stop:
 			w.stop = nil
 			w.tell(byStop)
-			if w.phase == reading {
-				w.hurry = time.Now().Add(endTimeout)
-			}
+			w.hurry = time.Now().Add(endTimeout) // whatever is being done by then
 		case <-w.alarm.C:
 		case <-p.gone:
 		case <-w.manager.expired:
@@ -388,6 +386,10 @@ func (w *watch) end(why ending) {
 	refused := w.kill == nil && w.ev.killErr != nil
 	if !w.ev.forgotten() {
 		w.lastOutput(deadline, !refused && !w.ev.profile.CompleteAtExit)
+	}
+	if refused && w.ev.outErr != nil {
+		// That looks like a connection which is about to end.
+		w.until(first(deadline, time.Now().Add(confirmAfter)), func() bool { return false })
 	}
 }
 

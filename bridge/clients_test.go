@@ -293,11 +293,11 @@ func TestProfiles(t *testing.T) {
 		cmd        terminal.Command
 		want, sent string
 	}{
-		{acpterm.FormPortable, line("echo a; echo b"), "a\nb\n", `"args":["-c",":;echo a; echo b"],"command":"/bin/sh"`},
-		{acpterm.FormExec, line("echo a; echo b"), "a\nb\n", `"args":["-c","echo a; echo b"],"command":"/bin/sh"`},
+		{acpterm.FormPortable, line("echo a; echo b"), "a\nb\n", `"args":["-c",":;exec \u003c/dev/null;echo a; echo b"],"command":"/bin/sh"`},
+		{acpterm.FormExec, line("echo a; echo b"), "a\nb\n", `"args":["-c","exec \u003c/dev/null;echo a; echo b"],"command":"/bin/sh"`},
 		{acpterm.FormExec, terminal.Command{Args: []string{"wordy", "a b"}}, "<a b>\n", `"args":["a b"],"command":"wordy"`},
-		{acpterm.FormLine, line("echo a; echo b"), "a\nb\n", `"command":"echo a; echo b"`},
-		{acpterm.FormLine, terminal.Command{Args: []string{"wordy", "a b"}}, "<a b>\n", `"command":"exec 'wordy' 'a b'"`},
+		{acpterm.FormLine, line("echo a; echo b"), "a\nb\n", `"command":"exec \u003c/dev/null;echo a; echo b"`},
+		{acpterm.FormLine, terminal.Command{Args: []string{"wordy", "a b"}}, "<a b>\n", `"command":"exec 'wordy' 'a b' \u003c/dev/null"`},
 	} {
 		b := fakeconn.Behaviour{Info: acp.Implementation{Name: "Editor", Version: "2.1"}}
 		if test.form == acpterm.FormLine {

@@ -258,8 +258,9 @@ func (t *Turn) owned() (open []*command) {
 	for _, c := range t.calls {
 		for _, k := range c.commands {
 			// Those of ended Calls are the State's, but for those that were given
-			// up before the client answered: they are nobody's.
-			if !c.ending || k.done == nil {
+			// up before the client answered, which are nobody's, and those that
+			// were being stopped, which nobody wants.
+			if !c.ending || k.done == nil || k.stopping {
 				open = append(open, k)
 			}
 		}

@@ -429,7 +429,10 @@ func (s *stage) judge() {
 		s.Errorf("there is a terminal: %v, want %v; %v", s.started, !unstarted, s.err)
 	}
 
-	s.judgeText(of(toOutput), lost || of(toCreate) == bogus)
+	// What is written after the last read, by a command that the client refuses to
+	// kill and that its release ends, nobody can read.
+	unkilled := of(toKill) != honest
+	s.judgeText(of(toOutput), lost || unkilled || of(toCreate) == bogus)
 	s.judgeOutcome(of, lost, unstarted, fallback)
 	s.judgeTimes(of, unstarted)
 	s.judgeEnd(of, lost, unstarted)
@@ -600,6 +603,8 @@ func (s *stage) judgeEnd(of func(string) effect, lost, unstarted bool) {
 		// Nobody is there to hear an answer.
 	case s.promptErr != nil:
 		s.Errorf("the prompt: %v", s.promptErr)
+	case s.use == stopped && s.answered <= endAt:
+		// The stop took no time, and the prompt was answered before the cancel.
 	case (s.phase == atCancel || s.phase == atClose) && s.answer.StopReason != acp.StopReasonCancelled:
 		s.Errorf("the prompt is answered %q", s.answer.StopReason)
 	case s.phase == atCancel && s.use != stopped && s.alive && !strings.Contains(s.c.Messages(), "Not confirmed to have ended"):

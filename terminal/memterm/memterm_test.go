@@ -56,7 +56,8 @@ func TestForms(t *testing.T) {
 			{terminal.Command{Args: []string{"echo", "a  b", "$HOME"}}, "a  b $HOME\n", 0},
 			{terminal.Command{Line: `echo 'a  b' "c"`}, "a  b c\n", 0},
 			{terminal.Command{Line: ":;echo hi"}, "hi\n", 0},
-			{terminal.Command{Args: []string{"/bin/sh", "-c", ":;exec 'echo' 'a  b'"}}, "a  b\n", 0},
+			{terminal.Command{Args: []string{"/bin/sh", "-c", ":;exec </dev/null;echo hi"}}, "hi\n", 0},
+			{terminal.Command{Args: []string{"/bin/sh", "-c", ":;exec 'echo' 'a  b' </dev/null"}}, "a  b\n", 0},
 			{terminal.Command{Line: `sh -c "exec echo nested"`}, "nested\n", 0},
 			{terminal.Command{Line: "exit 3"}, "", 3},
 			{terminal.Command{Line: "nothere x"}, "sh: nothere: not found\n", 127},
@@ -74,8 +75,8 @@ func TestForms(t *testing.T) {
 		if _, err := m.Start(t.Context(), terminal.Command{Args: []string{"nothere"}}); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("words that name no program: %v, want fs.ErrNotExist", err)
 		}
-		if got := m.Starts("echo"); got != 6 {
-			t.Errorf("echo was started %d times, want 6", got)
+		if got := m.Starts("echo"); got != 7 {
+			t.Errorf("echo was started %d times, want 7", got)
 		}
 	})
 }

@@ -35,10 +35,12 @@ func (m *Manager) words(args []string) ([]string, Program, error) {
 }
 
 // line finds the Program of a shell line: one simple command, of which quotes
-// are the only syntax. A leading ":;" and exec, the portable form of a command,
-// are dropped.
+// are the only syntax. The portable form of a command has more, which is dropped:
+// ":;" in front, exec, and </dev/null, which is what there is without Stdin.
 func (m *Manager) line(line string) ([]string, Program) {
 	line = strings.TrimPrefix(strings.TrimSpace(line), ":;")
+	line = strings.TrimPrefix(line, "exec </dev/null;")
+	line = strings.TrimSuffix(line, " </dev/null")
 	args, err := shellwords.Split(line)
 	if err != nil {
 		return []string{"sh"}, complain(2, "sh: syntax error: %v", err)
