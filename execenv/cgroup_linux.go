@@ -185,8 +185,8 @@ func (s *cgroups) procs() []int {
 	return cgroupProcs(s.dir)
 }
 
-// remove removes the directories, as far as they are empty. The cgroups are
-// not used after it.
+// remove removes the directories: those in which something runs as soon as that
+// has ended. The cgroups are not used after it.
 func (s *cgroups) remove() {
 	if s == nil {
 		return
@@ -198,6 +198,13 @@ func (s *cgroups) remove() {
 	}
 	s.off = true
 	removeCgroup(s.dir)
+	if events, err := os.Open(filepath.Join(s.dir, "cgroup.events")); err == nil {
+		go func() { // which nobody joins: what runs there cannot be ended
+			defer events.Close()
+			awaitEmpty(events)
+			removeCgroup(s.dir)
+		}()
+	}
 }
 
 // enter makes the process that attr starts a member.
@@ -241,6 +248,23 @@ func (g *cgroup) populated() bool {
 }
 
 var populated = []byte("populated 1")
+
+// awaitEmpty waits until nothing runs in it, or it is removed.
+func (g *cgroup) awaitEmpty() { awaitEmpty(g.events) }
+
+// awaitEmpty waits in the runtime's poller until a cgroup.events says that nothing
+// runs, or is closed. The kernel reports each change since the last read.
+func awaitEmpty(events *os.File) {
+	raw, err := events.SyscallConn()
+	if err != nil {
+		return
+	}
+	raw.Read(func(fd uintptr) bool {
+		var buf [128]byte
+		n, err := unix.Pread(int(fd), buf[:], 0)
+		return err != nil || !bytes.Contains(buf[:max(n, 0)], populated)
+	})
+}
 
 func (g *cgroup) procs() []int {
 	if !g.populated() {

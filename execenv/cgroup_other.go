@@ -17,6 +17,7 @@ func (*cgroups) populated() bool { return false }
 func (*cgroups) remove()         {}
 
 func (*cgroup) put()            {}
+func (*cgroup) awaitEmpty()     {}
 func (*cgroup) populated() bool { return false }
 func (*cgroup) procs() []int    { return nil }
 func (*cgroup) kill()           {}

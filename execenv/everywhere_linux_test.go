@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -24,6 +25,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/termbridge/termbridge/execenv"
+	"github.com/termbridge/termbridge/terminal"
 )
 
 // What an agent needs of this package, tried in every kind of box: with one
@@ -61,7 +63,10 @@ func box([]string) {
 			continue
 		}
 		note, err := c.try(dir)
-		if err != nil {
+		if leak, ok := errors.AsType[*terminal.LeakError](err); ok && err.Error() == leak.Error() && len(leak.Leaks[0].Procs) == 0 {
+			note = "unknown"
+			fmt.Println(err)
+		} else if err != nil {
 			note = "FAILED: " + strings.ReplaceAll(err.Error(), "\n", "; ")
 		} else if note == "" {
 			note = "ok"
@@ -108,7 +113,7 @@ func tryStart(string) (note string, err error) {
 		out, e := output(l, spec)
 		switch {
 		case tty != nil && errors.Is(e, execenv.ErrNoTerminal):
-			note = "ok, no terminal"
+			note = "no terminal"
 		case out != "hi\n" || e != nil:
 			err = errors.Join(err, fmt.Errorf("%s: %q, %v", name, out, e))
 		}
@@ -116,15 +121,7 @@ func tryStart(string) (note string, err error) {
 	for range 3 { // without an output
 		err = errors.Join(err, l.Command(context.Background(), sh("read x; echo lost; echo lost >&2")).Run())
 	}
-	return note, errors.Join(unless(err, "exit status 0"), closing(l))
-}
-
-// unless returns nil for an error that says text only.
-func unless(err error, text string) error {
-	if err != nil && err.Error() == text {
-		return nil
-	}
-	return err
+	return note, errors.Join(err, closing(l))
 }
 
 func tryExit(string) (string, error) {
@@ -157,44 +154,70 @@ func beat(args []string) {
 	switch args[1] {
 	case "deaf":
 		signal.Ignore(syscall.SIGTERM)
-	case "fork":
-		spawn(args[0], "daemon", true)
+	case "fork", "fork bare":
+		spawn(args[0], strings.Replace(args[1], "fork", "daemon", 1), true)
 		return
 	}
-	for {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		f, err := os.OpenFile(args[0], os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-		if err == nil {
-			f.WriteString("x")
-			f.Close()
+		if err != nil {
+			os.Exit(0)
 		}
-		time.Sleep(20 * time.Millisecond)
+		f.WriteString("x")
+		f.Close()
 	}
+	os.Exit(0)
 }
 
 // spawn starts a beat. It needs no /dev/null.
 func spawn(file, kind string, setsid bool) {
 	self := append(itself(), file, kind)
 	files := []*os.File{os.Stdin, os.Stdout, os.Stderr}
-	if kind == "daemon" { // it holds nothing of ours
+	if strings.HasPrefix(kind, "daemon") { // it holds nothing of ours
 		r, w, _ := os.Pipe()
 		files = []*os.File{r, w, w}
 	}
 	os.Setenv("EXECENV_TEST_PROGRAM", "beat")
-	p, err := os.StartProcess(self[0], self, &os.ProcAttr{Files: files, Sys: &syscall.SysProcAttr{Setsid: setsid}})
+	env := os.Environ()
+	if kind == "daemon bare" {
+		env, self[0] = []string{}, beatName
+	}
+	p, err := os.StartProcess(itself()[0], self, &os.ProcAttr{Env: env, Files: files, Sys: &syscall.SysProcAttr{Setsid: setsid}})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	if kind == "fork" {
+	if strings.HasPrefix(kind, "fork") {
 		p.Wait()
 	}
 }
 
-// beats has a child, a deaf one and a daemon.
+// beatName is what a beat without an environment is called.
+const beatName = "beat of execenv"
+
+func init() {
+	if os.Args[0] == beatName {
+		beat(os.Args[1:])
+	}
+}
+
+// kinds are those of the beats that a tree has.
+var kinds = map[string]string{"child": "", "deaf": "deaf", "daemon": "fork", "bare": "fork bare"}
+
+func beatFiles(dir string, names ...string) (files []string) {
+	for _, name := range names {
+		files = append(files, filepath.Join(dir, name))
+	}
+	return files
+}
+
+// beats has children, some of which are daemons.
 func beats(args []string) {
-	spawn(filepath.Join(args[0], "child"), "", false)
-	spawn(filepath.Join(args[0], "deaf"), "deaf", false)
-	spawn(filepath.Join(args[0], "daemon"), "fork", false)
+	for name, kind := range kinds {
+		if len(itself()) == 1 || name != "bare" { // an emulator is told by the environment
+			spawn(filepath.Join(args[0], name), kind, false)
+		}
+	}
 	select {}
 }
 
@@ -238,37 +261,66 @@ func grows(want bool, files []string) error {
 	}
 }
 
+// tryStop stops a tree with and without cgroups.
 func tryStop(dir string) (note string, err error) {
-	l := execenv.NewLocal(nil)
-	child, deaf, daemon := filepath.Join(dir, "child"), filepath.Join(dir, "deaf"), filepath.Join(dir, "daemon")
+	for i, opts := range []*execenv.LocalOptions{nil, {Cgroup: execenv.NoCgroup}} {
+		sub := filepath.Join(dir, strconv.Itoa(i))
+		os.Mkdir(sub, 0o755)
+		n, e := tryStopWith(opts, sub)
+		err = errors.Join(err, e)
+		if n != "" {
+			note = n
+		}
+	}
+	return note, err
+}
+
+func tryStopWith(opts *execenv.LocalOptions, dir string) (note string, err error) {
+	l := execenv.NewLocal(opts)
 	s := l.Command(context.Background(), ourselves("beats", dir)).(execenv.Session)
 	if err := s.Start(); err != nil {
 		return "", err
 	}
-	err = beating(child, deaf, daemon)
+	all := slices.Sorted(maps.Keys(kinds))
+	if len(itself()) > 1 {
+		all = slices.DeleteFunc(all, func(name string) bool { return name == "bare" })
+	}
+	err = beating(beatFiles(dir, all...)...)
 	began := time.Now()
 	left := s.StopTree(200 * time.Millisecond)
-	if took := time.Since(began); took > 5*time.Second {
+	if took := time.Since(began); took > 3*time.Second {
 		err = errors.Join(err, fmt.Errorf("it took %v", took))
 	}
-	err = errors.Join(err, quiet(child, deaf))
+	err = errors.Join(err, quiet(beatFiles(dir, "child", "deaf")...))
 	s.Wait()
+	rest := quiet(beatFiles(dir, all...)...)
 	switch {
-	case left == nil: // so nothing may be known of the daemon either
-		note = "ok, left is unknown"
-		os.Remove(daemon)
-		var leak error
-		if leak = closing(l); leak == nil || !strings.Contains(leak.Error(), "cannot tell") {
-			err = errors.Join(err, fmt.Errorf("left is unknown, and Close returned %v", leak))
-		}
-		exec.Command("pkill", "-f", daemon).Run()
-		return note, err
 	case len(left) > 0:
 		err = errors.Join(err, fmt.Errorf("left %v", left))
+	case left != nil:
+		err = errors.Join(err, rest)
+	case rest != nil:
+		note = "unknown, and left"
 	default:
-		err = errors.Join(err, quiet(daemon))
+		note = "unknown"
+		fmt.Println(l.Close())
 	}
-	// A command that ends when it is asked, and one that has ended.
+	began = time.Now()
+	switch e := l.Close(); {
+	case rest != nil && (e == nil || !strings.Contains(e.Error(), "cannot tell")):
+		err = errors.Join(err, fmt.Errorf("something is left, and Close returned %v", e))
+	case left != nil:
+		err = errors.Join(err, e)
+	}
+	if took := time.Since(began); took > 3*time.Second {
+		err = errors.Join(err, fmt.Errorf("Close took %v", took))
+	}
+	os.RemoveAll(dir) // by which beats end
+	if note != "" || err != nil {
+		return note, err
+	}
+	// A command that ends when it is asked.
+	l = execenv.NewLocal(opts)
 	s = l.Command(context.Background(), execenv.Spec{Path: "sleep", Args: []string{"60"}, Group: true}).(execenv.Session)
 	if e := s.Start(); e != nil {
 		return "", errors.Join(err, e)
@@ -279,6 +331,14 @@ func tryStop(dir string) (note string, err error) {
 		err = errors.Join(err, fmt.Errorf("after SIGTERM: left %v after %v, %v", left, took, s.Exit()))
 	}
 	s.Wait()
+	// One that has ended, with nothing left.
+	s = l.Command(context.Background(), execenv.Spec{Path: "true", Group: true}).(execenv.Session)
+	if e := s.Run(); e != nil {
+		err = errors.Join(err, e)
+	}
+	if left := s.Survivors(); left == nil || len(left) > 0 {
+		err = errors.Join(err, fmt.Errorf("survivors of true: %#v", left))
+	}
 	return "", errors.Join(err, closing(l))
 }
 
@@ -307,12 +367,12 @@ func tryWatchdog(dir string) (note string, err error) {
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
 		return "", fmt.Errorf("the agent: %q, %v", line, err)
 	}
-	child, deaf, daemon := filepath.Join(dir, "child"), filepath.Join(dir, "deaf"), filepath.Join(dir, "daemon")
-	err = beating(child, deaf, daemon)
+	files := beatFiles(dir, "child", "deaf", "daemon")
+	err = beating(files...)
 	cmd.Process.Kill()
 	cmd.Wait()
-	if err = errors.Join(err, quiet(child, deaf)); err == nil && quiet(daemon) != nil {
-		note = "ok, but a daemon lives"
+	if err = errors.Join(err, quiet(files[:2]...)); err == nil && quiet(files...) != nil {
+		note = "daemon left"
 	}
 	return note, err
 }
@@ -390,6 +450,11 @@ var filters = map[string][]denial{
 	"no pidfds, close_range and memfds": {always(unix.SYS_PIDFD_OPEN, unix.EPERM), always(unix.SYS_CLOSE_RANGE, unix.EPERM), always(unix.SYS_MEMFD_CREATE, unix.EPERM)},
 }
 
+// allow is what cannot be had under a filter.
+var allow = map[string]map[string]string{
+	"prlimit denied": {"stop": "unknown, and left"}, // the bare daemon, without a cgroup
+}
+
 func always(call uint32, errno syscall.Errno) denial { return denial{call: call, errno: errno} }
 
 // before returns the filter of a kernel that is older than a system call: it has
@@ -443,7 +508,6 @@ func filtered(args []string) {
 type row struct {
 	name    string
 	wrap    []string // runs the rest of the words in the box
-	user    uint32
 	program string
 	args    []string
 	allow   map[string]string // notes that are right here, else "ok"
@@ -466,18 +530,32 @@ func TestEverywhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	unknown := map[string]string{"stop": "ok, left is unknown"}
+	need(t, "bwrap", "unshare", "setpriv")
+	bwrap := func(words ...string) []string {
+		return append([]string{"bwrap", "--bind", "/", "/", "--dev-bind", "/dev", "/dev"}, words...)
+	}
+	// In a pid namespace of its own, since what is in doubt must not be what
+	// another box leaves.
+	apart := []string{"unshare", "-r", "-p", "-f", "--mount-proc"}
+	if os.Getuid() == 0 {
+		apart = slices.Delete(apart, 1, 2)
+	}
 	rows := []row{{name: "as it is", program: "box"}}
 	if os.Getuid() == 0 {
-		rows = append(rows, row{name: "as another user", program: "box", user: 65534})
+		rows = append(rows, row{name: "as another user", program: "box", wrap: append(apart[:len(apart):len(apart)], "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")})
 	}
 	for _, name := range slices.Sorted(maps.Keys(filters)) {
-		rows = append(rows, row{name: name, program: "filtered", args: []string{name, exe}})
+		rows = append(rows, row{name: name, program: "filtered", args: []string{name, exe}, wrap: apart, allow: allow[name]})
 	}
-	_ = unknown
-	need(t, "bwrap")
+	noProc := map[string]string{"watchdog": "daemon left"} // the watchdog is a shell
 	rows = append(rows,
-		row{name: "no /dev", program: "box", wrap: []string{"bwrap", "--bind", "/", "/", "--tmpfs", "/dev"}, allow: map[string]string{"start": "ok, no terminal"}},
+		row{name: "no /dev", program: "box", wrap: bwrap("--tmpfs", "/dev"), allow: map[string]string{"start": "no terminal"}},
+		row{name: "an empty /proc", program: "box", wrap: bwrap("--tmpfs", "/proc"), allow: noProc},
+		row{name: "an empty /proc, another pid namespace", program: "box", wrap: bwrap("--tmpfs", "/proc", "--unshare-pid"), allow: noProc},
+		row{name: "no /proc, prlimit denied", program: "filtered", args: []string{"prlimit denied", exe}, wrap: bwrap("--tmpfs", "/proc", "--unshare-pid"),
+			allow: map[string]string{"start": "unknown", "exit code": "unknown", "stop": "unknown, and left", "watchdog": "daemon left", "descriptors": "unknown"}},
+		row{name: "the /proc of another pid namespace", program: "box", wrap: append(apart[:len(apart)-1:len(apart)-1], "sh", "-c", `"$0" "$@"; exit $?`)},
+		row{name: "as process 1", program: "box", wrap: apart},
 	)
 	results := make([][]string, len(rows))
 	var wg sync.WaitGroup
@@ -490,14 +568,14 @@ func TestEverywhere(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	table := fmt.Sprintf("%-36s", "")
+	table := fmt.Sprintf("%-38s", "")
 	for _, c := range columns {
-		table += fmt.Sprintf("  %-12s", c.name)
+		table += fmt.Sprintf("  %-17s", c.name)
 	}
 	for i, r := range rows {
-		table += fmt.Sprintf("\n%-36s", r.name)
+		table += fmt.Sprintf("\n%-38s", r.name)
 		for _, cell := range results[i] {
-			table += fmt.Sprintf("  %-12s", cell)
+			table += fmt.Sprintf("  %-17s", cell)
 		}
 	}
 	t.Logf("\n%s", table)
@@ -505,20 +583,26 @@ func TestEverywhere(t *testing.T) {
 
 // run returns the cells of a row.
 func (r row) run(t *testing.T, exe string) []string {
+	if len(r.wrap) > 0 {
+		try := append(r.wrap[:len(r.wrap):len(r.wrap)], "true")
+		if out, err := exec.Command(try[0], try[1:]...).CombinedOutput(); err != nil {
+			if os.Getenv("TERMBRIDGE_REAL") != "" && os.Getuid() == 0 {
+				t.Errorf("%s: %v: %s", r.name, err, out)
+			}
+			return []string{fmt.Sprintf("not to be had here: %v: %s", err, bytes.TrimSpace(out))}
+		}
+	}
 	words := append(append([]string{}, r.wrap...), append([]string{exe}, r.args...)...)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
 	cmd.Dir = "/"
 	cmd.Env = append(os.Environ(), "EXECENV_TEST_PROGRAM="+r.program, "EXECENV_TEST_ITSELF="+exe, "TMPDIR=/tmp", "GOCOVERDIR=/tmp")
-	if r.user != 0 {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: r.user, Gid: r.user}}
-	}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Errorf("%s: %v: %s", r.name, err, out)
 	}
-	cells := make([]string, len(columns))
+	cells, bad := make([]string, len(columns)), false
 	for i, c := range columns {
 		want := "ok"
 		if other := r.allow[c.name]; other != "" {
@@ -530,8 +614,12 @@ func (r row) run(t *testing.T, exe string) []string {
 			}
 		}
 		if cells[i] != want {
+			bad = true
 			t.Errorf("%s, %s: %s, want %s", r.name, c.name, cells[i], want)
 		}
+	}
+	if bad {
+		t.Logf("%s: %s", r.name, out)
 	}
 	return cells
 }

@@ -5,7 +5,7 @@ import (
 	"crypto/rand"
 	"os"
 	"runtime"
-	"strconv"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -40,25 +40,31 @@ import (
 // ignores, its processes ignore as well. A start marks all descriptors of the
 // agent above 2 as close-on-exec, whoever opened them.
 type Local struct {
-	opts LocalOptions
-	mark string // unique; see markName
+	opts   LocalOptions
+	mark   string // unique; see markName
+	limits limitTags
 
 	background sync.WaitGroup // the goroutines that Close joins
 	starting   sync.WaitGroup // Starts under way
 
 	mu sync.Mutex
 	// guards following
-	closed  bool
-	count   int                   // processes started, for their marks
-	live    map[*process]struct{} // not reaped
-	drained map[*stream]struct{}  // read to nowhere for processes that outlived theirs
-	left    map[ident]bool        // outlived their process
-	since   uint64                // the start of the first process; 0: none yet
-	null    *os.File              // /dev/null, for processes
-	poller  *poller
-	dog     *watchdog
-	roll    *roll    // for the watchdog
-	groups  *cgroups // nil: not looked for
+	closed    bool
+	count     int                   // processes started, for their marks
+	live      map[*process]struct{} // not reaped
+	open      map[*process]struct{} // something of them may be left
+	drained   map[*stream]struct{}  // read to nowhere for processes that outlived theirs
+	left      map[ident]bool        // outlived their process
+	null      *os.File              // /dev/null, for processes
+	poller    *poller
+	dog       *watchdog
+	roll      *roll    // for the watchdog
+	groups    *cgroups // nil: not looked for
+	unmarked  bool     // a process, or what it has started, may be without its limit tag
+	loose     bool     // a process is in no cgroup of its own
+	leaked    bool     // Close could not end a process
+	subreaps  bool     // the agent adopts orphans
+	pruneLeft int      // the size of left at which the dead go
 
 	closing sync.Once
 	result  error // of Close
@@ -74,6 +80,17 @@ type LocalOptions struct {
 	// get cgroups of their own. "" is the agent's own cgroup; [NoCgroup] is
 	// none. A directory that cannot be used is as good as none.
 	Cgroup string
+
+	// Subreaper makes the agent adopt what loses its parent among all that it
+	// started (PR_SET_CHILD_SUBREAPER, Linux), from the first start until Close.
+	// A daemon is then a child of the agent, and not of a distant init: where
+	// neither a cgroup nor a limit nor an environment shows whose a process is,
+	// only the agent's own children can be in doubt. It costs: this is an
+	// attribute of the whole agent, so that it also adopts the orphans of what it
+	// starts by other means; and what it adopted and what ended by itself stays a
+	// zombie until the Local looks again, at a stop or at Close, or, if it is
+	// none of the Local's, until the agent waits for it.
+	Subreaper bool
 }
 
 // NoCgroup is the LocalOptions.Cgroup that uses no cgroups.
@@ -94,7 +111,9 @@ var starts = semaphore.NewWeighted(int64(max(4, 2*runtime.GOMAXPROCS(0))))
 func NewLocal(opts *LocalOptions) *Local {
 	l := &Local{
 		mark:    rand.Text(),
+		limits:  newLimitTags(),
 		live:    make(map[*process]struct{}),
+		open:    make(map[*process]struct{}),
 		drained: make(map[*stream]struct{}),
 		left:    make(map[ident]bool),
 	}
@@ -141,35 +160,60 @@ func (l *Local) close() error {
 	l.mu.Unlock()
 	l.starting.Wait()
 
-	left := l.stopAll(l.opts.Grace)
+	left, doubt := l.stopAll(l.opts.Grace)
 
 	l.mu.Lock()
 	for s := range l.drained {
 		s.f.Close()
 	}
-	poller, null, dog, groups, roll := l.poller, l.null, l.dog, l.groups, l.roll
+	l.leaked = len(l.live) > 0
+	leaked, null, dog, groups, roll := l.leaked, l.null, l.dog, l.groups, l.roll
 	l.mu.Unlock()
 	dog.dismiss()
 	null.Close()
 	roll.close()
 	groups.remove()
-
-	if len(left) > 0 {
-		// They may never be seen to exit.
-		return &terminal.LeakError{Leaks: []terminal.Leak{{What: "process", Procs: left}}}
+	if l.subreaps {
+		adopt(false)
 	}
-	poller.close()
-	l.background.Wait()
-	return nil
+	if !leaked { // else forget finishes, when the last has exited
+		l.finish()
+	}
+	if len(left) == 0 && doubt == nil {
+		return nil
+	}
+	leak := terminal.Leak{What: "process", Procs: left, Err: doubt}
+	if len(left) == 0 {
+		leak.What = "possibly a process"
+	}
+	return &terminal.LeakError{Leaks: []terminal.Leak{leak}}
 }
 
-// enter registers a start and returns the mark of the new process, or
+// finish ends and joins the goroutines, once nothing runs any more.
+func (l *Local) finish() {
+	l.mu.Lock()
+	poller := l.poller
+	l.mu.Unlock()
+	poller.close()
+	l.background.Wait()
+}
+
+// join runs f in a goroutine that Close joins, unless that has begun.
+func (l *Local) join(f func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed {
+		l.background.Go(f)
+	}
+}
+
+// enter registers a start and returns the number of the new process, or
 // terminal.ErrClosed. l.starting.Done ends it.
-func (l *Local) enter() (mark string, err error) {
+func (l *Local) enter() (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
-		return "", terminal.ErrClosed
+		return 0, terminal.ErrClosed
 	}
 	if err := l.guard(); err != nil {
 		if l.count == 0 { // it has started nothing, so it holds nothing
@@ -179,16 +223,20 @@ func (l *Local) enter() (mark string, err error) {
 			l.groups.remove()
 			l.poller, l.null, l.roll, l.groups = nil, nil, nil, nil
 		}
-		return "", err
+		return 0, err
+	}
+	if l.opts.Subreaper && !l.subreaps {
+		l.subreaps = true
+		adopt(true)
 	}
 	l.starting.Add(1)
 	l.count++
-	return l.mark + "." + strconv.Itoa(l.count) + ",", nil
+	return l.count, nil
 }
 
 // environ returns the environment of a process of spec.
 func environ(spec *Spec, mark string) []string {
-	own := map[string]string{markName: os.Getenv(markName) + mark}
+	own := make(map[string]string)
 	if _, ok := spec.Env.with["TERM"]; !ok && !spec.Env.without["TERM"] {
 		// Not the agent's: that is another terminal, or none.
 		own["TERM"] = "dumb"
@@ -199,7 +247,9 @@ func environ(spec *Spec, mark string) []string {
 	if _, ok := spec.Env.with["PWD"]; !ok && spec.Dir != "" {
 		own["PWD"] = spec.Dir // as os/exec does, for shells that believe it
 	}
-	return spec.Env.environ(own)
+	list := slices.DeleteFunc(spec.Env.environ(own), func(kv string) bool { return strings.HasPrefix(kv, markName+"=") })
+	// First, where it is found however long the environment is.
+	return append([]string{markName + "=" + os.Getenv(markName) + mark}, list...)
 }
 
 // getenv returns the value of name in a list of "NAME=value".

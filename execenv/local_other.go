@@ -21,17 +21,27 @@ func (l *Local) guard() error { return errUnsupported }
 
 const defaultLang = "C.UTF-8"
 
-func now() uint64                                      { return 0 }
-func lookPath(name, path string) (string, error)       { return "", errUnsupported }
-func explain(err error, path, dir string) error        { return err }
-func hungUp(fd int) bool                               { return true }
-func isHangup(err error) bool                          { return false }
-func openNull() (*os.File, error)                      { return nil, errUnsupported }
-func pipe(bool) (_, _ *os.File, err error)             { return nil, nil, errUnsupported }
-func (l *Local) stopAll(time.Duration) []terminal.Proc { return nil }
-func (l *Local) run(*process)                          {}
-func (l *Local) forget(*process)                       {}
-func (*stream) check()                                 {}
+func now() uint64                                { return 0 }
+func lookPath(name, path string) (string, error) { return "", errUnsupported }
+func explain(err error, path, dir string) error  { return err }
+func hungUp(fd int) bool                         { return true }
+func isHangup(err error) bool                    { return false }
+func openNull() (*os.File, error)                { return nil, errUnsupported }
+func pipe(bool) (_, _ *os.File, err error)       { return nil, nil, errUnsupported }
+func adopt(bool)                                 {}
+func (l *Local) run(*process)                    {}
+func (l *Local) forget(*process)                 {}
+func (*stream) check()                           {}
+
+func (l *Local) stopAll(time.Duration) ([]terminal.Proc, error) { return nil, nil }
+
+type limitTags struct{}
+
+func newLimitTags() limitTags         { return limitTags{} }
+func (l limitTags) of(int) limitTags  { return l }
+func (*process) tagLimit(string) bool { return false }
+func (limitTags) noneSince(int) bool  { return true }
+func (*Local) settle(*process)        {}
 
 func (l *Local) openTerminal(TTY) (*ptmx, *os.File, error) { return nil, nil, errUnsupported }
 

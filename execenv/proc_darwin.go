@@ -56,6 +56,37 @@ func lastPID() int { return 0 }
 
 func isThread(int) bool { return false }
 
+func isZombie(pid int) bool {
+	p, ok := readProc(pid)
+	return ok && p.dead
+}
+
+// adopt does nothing: orphans are launchd's.
+func adopt(bool) {}
+
+func mayAdopt(pid int) bool { return pid == 1 }
+
+// Limits mark nobody here, and nothing better is known than a hint.
+type limitTags struct{}
+
+func (limitTags) digits() string      { return "" }
+func newLimitTags() limitTags         { return limitTags{} }
+func (l limitTags) of(int) limitTags  { return l }
+func (limitTags) has(uint64) bool     { return false }
+func (limitTags) noneSince(int) bool  { return false }
+func (*process) tagLimit(string) bool { return false }
+func isLimitTag(uint64) bool          { return false }
+func limitOf(int) (uint64, error)     { return 0, errors.ErrUnsupported }
+
+// A walk is one look at the process table.
+type walk struct {
+	last  int
+	procs []proc
+	err   error
+}
+
+func (*tree) look() *walk { return &walk{procs: allProcs()} }
+
 func readProc(pid int) (proc, bool) {
 	info, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
 	if err != nil || int(info.Proc.P_pid) != pid {
@@ -75,13 +106,29 @@ func procOf(info *unix.KinfoProc) proc {
 	return p
 }
 
-// hasMark reports whether a process's environment holds mark. Known is false
-// if there was no environment to see, as that of another user, of a program
-// that the system protects, or in the middle of an exec.
-func (p proc) hasMark(mark []byte) (has, known bool) {
+// A tagState says whether a process's tags are all to be seen.
+type tagState int
+
+const (
+	tagsShown tagState = iota
+	tagsHidden
+	tagsFleeting
+)
+
+// tags returns the process's environment and arguments. Those of another user, or
+// of a program that the system protects, are hidden.
+func (p proc) tags(bool) ([]byte, tagState) {
 	args, err := unix.SysctlRaw("kern.procargs2", p.pid)
-	return bytes.Contains(args, mark), err == nil || errors.Is(err, unix.EINVAL)
+	switch {
+	case errors.Is(err, unix.EINVAL):
+		return nil, tagsFleeting
+	case err != nil:
+		return nil, tagsHidden
+	}
+	return args, tagsShown
 }
+
+func (p proc) reap() { unix.Wait4(p.pid, nil, unix.WNOHANG, nil) }
 
 // holders returns nobody: there is no way to see them without a C library.
 func holders([]*stream) []ident { return nil }

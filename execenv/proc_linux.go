@@ -32,7 +32,7 @@ func now() uint64 {
 }
 
 // An ident is a process for all time: its id may be given to another, but not
-// with the same start.
+// with the same start. See also scanned.
 type ident struct {
 	pid   int
 	start uint64
@@ -43,30 +43,91 @@ type proc struct {
 	ident
 	ppid, pgid, sid int
 	dead            bool // a zombie, or worse
+	bare            bool // its environment is known to be empty
+	seen            *sight
 }
 
-// allProcs returns the process table, in the order of the ids, or nil if there
-// are no descriptors to read it with.
+// A sight is what was seen of a process's environment, for all who have the same
+// line of the table.
+type sight struct {
+	mu sync.Mutex
+	// guards following
+	read  bool
+	tags  []byte
+	state tagState
+}
+
+// A tagState says whether a process's tags are all to be seen.
+type tagState int
+
+const (
+	tagsShown    tagState = iota
+	tagsHidden            // it is another user's, or the system protects it, or it has cleared its environment
+	tagsFleeting          // there is no environment, as in the middle of an exec
+)
+
+// allProcs returns the process table, in the order of the ids, or nil if it cannot
+// be read.
 func allProcs() []proc {
+	procs, _ := readProcs()
+	return procs
+}
+
+// readProcs returns an error if it does not see everybody, and without a table why.
+func readProcs() ([]proc, error) {
+	if err := ownProcfs(); err != nil {
+		return nil, err
+	}
 	dir, err := os.Open("/proc")
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	defer dir.Close()
 	names, _ := dir.Readdirnames(-1)
 	procs := make([]proc, 0, len(names))
 	for _, name := range names {
 		if pid, err := strconv.Atoi(name); err == nil {
-			switch p, err := statProc(pid); {
-			case err == nil:
+			p, err := statProc(pid)
+			if err == nil {
 				procs = append(procs, p)
-			case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
-				return nil
+			} else if _, short := shortages[errnoOf(err)]; short {
+				return nil, err
 			}
 		}
 	}
-	return procs
+	if _, err := statProc(1); err != nil && os.Getpid() != 1 {
+		return procs, errors.New("/proc hides the processes of other users (hidepid)")
+	}
+	return procs, nil
 }
+
+// ownProcfs returns why /proc cannot be trusted: it is missing, empty, or shows
+// the processes of another namespace, whose ids mean others here.
+func ownProcfs() error {
+	var buf [4 << 10]byte
+	link, err := os.Readlink("/proc/self")
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return errors.New("/proc is not mounted")
+	case err != nil:
+		return err
+	case link != strconv.Itoa(self):
+		return errOtherProcfs
+	}
+	// One id for each namespace from that of /proc to ours.
+	status, err := readFile("/proc/self/status", buf[:])
+	if err != nil {
+		return err
+	}
+	_, ids, found := strings.Cut(string(status), "\nNSpid:")
+	ids, _, _ = strings.Cut(ids, "\n")
+	if found && len(strings.Fields(ids)) > 1 {
+		return errOtherProcfs
+	}
+	return nil
+}
+
+var errOtherProcfs = errors.New("/proc is that of another pid namespace")
 
 // lastPID returns the process id that was given last, or 0 if that is not known.
 func lastPID() int {
@@ -97,7 +158,7 @@ func readProc(pid int) (p proc, ok bool) {
 }
 
 func statProc(pid int) (p proc, err error) {
-	var buf [512]byte
+	var buf [1 << 10]byte
 	stat, err := openProcFile(pid, "stat", buf[:])
 	if err != nil {
 		return p, err
@@ -108,11 +169,16 @@ func statProc(pid int) (p proc, err error) {
 		return p, unix.ESRCH
 	}
 	p.pid = pid
-	p.dead = fields[0] == "Z" || fields[0] == "X"
+	// Its first thread may have ended before the others.
+	p.dead = (fields[0] == "Z" || fields[0] == "X") && fields[17] <= "1"
 	p.ppid, _ = strconv.Atoi(fields[1])
 	p.pgid, _ = strconv.Atoi(fields[2])
 	p.sid, _ = strconv.Atoi(fields[3])
 	p.start, _ = strconv.ParseUint(fields[19], 10, 64)
+	if len(fields) > 48 { // zeros for what we may not look into, and in the middle of an exec
+		p.bare = fields[47] == fields[48] && fields[48] != "0"
+	}
+	p.seen = new(sight)
 	return p, nil
 }
 
@@ -148,22 +214,69 @@ func readFile(name string, buf []byte) ([]byte, error) {
 	return buf[:n], nil
 }
 
-// hasMark reports whether a process's environment holds mark. Known is false
-// if there was no environment to see: it has none, is another user's, or is in
-// the middle of an exec.
-func (p proc) hasMark(mark []byte) (has, known bool) {
+// tags returns what the process's environment says of the Locals that it comes
+// from. With again, it looks once more if there was nothing to be seen.
+func (p proc) tags(again bool) ([]byte, tagState) {
+	if p.seen == nil { // no process table
+		return nil, tagsHidden
+	}
+	e := p.seen
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.read || again && e.state == tagsFleeting {
+		e.tags, e.state = p.readTags()
+		e.read = true
+	}
+	return e.tags, e.state
+}
+
+func (p proc) readTags() ([]byte, tagState) {
 	if p.ppid == 2 || p.pid == 2 { // threads of the kernel
-		return false, true
+		return nil, tagsShown
 	}
 	buf := environs.Get().(*[]byte)
 	defer environs.Put(buf)
 	env, err := openProcFile(p.pid, "environ", *buf)
-	return bytes.Contains(env, mark), err != nil || len(env) > 0
+	if len(env) == len(*buf) { // of a shell that has sorted it
+		env, err = openProcFile(p.pid, "environ", make([]byte, maxEnviron))
+	}
+	switch {
+	case err != nil:
+		return nil, tagsHidden
+	case len(env) == 0:
+		if now, ok := readProc(p.pid); ok && now.bare {
+			return nil, tagsHidden
+		}
+		return nil, tagsFleeting
+	}
+	for len(env) > 0 {
+		var entry []byte
+		entry, env, _ = bytes.Cut(env, []byte{0})
+		if value, ok := bytes.CutPrefix(entry, []byte(markName+"=")); ok {
+			return bytes.Clone(value), tagsShown
+		}
+	}
+	return nil, tagsShown
 }
 
 // environs are for environments in one read: between two the process may exit or
-// exec, and the rest is gone.
-var environs = sync.Pool{New: func() any { b := make([]byte, 256<<10); return &b }}
+// exec, and the rest is gone. What a Local starts has its tags in the first bytes.
+var environs = sync.Pool{New: func() any { b := make([]byte, 64<<10); return &b }}
+
+// maxEnviron is more than an exec takes.
+const maxEnviron = 8 << 20
+
+// reap takes the exit of a process that the agent has adopted.
+func (p proc) reap() {
+	if fd, err := unix.PidfdOpen(p.pid, 0); err == nil {
+		defer unix.Close(fd)
+		if q, ok := readProc(p.pid); ok && q.ident == p.ident && offered().pidfdWait {
+			unix.Waitid(unix.P_PIDFD, fd, nil, unix.WEXITED|unix.WNOHANG, nil)
+			return
+		}
+	}
+	unix.Wait4(p.pid, nil, unix.WNOHANG, nil)
+}
 
 // holders returns the processes that hold the other end of one of streams.
 func holders(streams []*stream) (ids []ident) {
@@ -215,6 +328,10 @@ func (s *stream) otherEnd() (link string) {
 
 // alive reports whether the very process still runs. Zombies do not.
 func (id ident) alive() bool {
+	if id.scanned() {
+		now, err := scanned(id.pid)
+		return err == nil && now == id && !isZombie(id.pid)
+	}
 	p, ok := readProc(id.pid)
 	return ok && p.ident == id && !p.dead
 }
@@ -244,7 +361,12 @@ func (id ident) signal(sig syscall.Signal) error {
 func (id ident) describe() terminal.Proc {
 	var buf [maxCommand]byte
 	line := bytes.TrimRight(readProcFile(id.pid, "cmdline", buf[:]), "\x00")
-	command := strings.ToValidUTF8(string(bytes.ReplaceAll(line, []byte{0}, []byte{' '})), "\uFFFD")
+	command := strings.Map(func(r rune) rune { // one line
+		if r < ' ' {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(string(line), "\uFFFD"))
 	if command == "" {
 		command = strings.TrimSpace(string(readProcFile(id.pid, "comm", buf[:])))
 	}

@@ -37,6 +37,8 @@ type process struct {
 	ours      []*os.File  // the agent's ends that copiers and StdinPipe use
 	streams   []*stream   // outputs that the caller reads
 	since     uint64      // no process of it is older
+	limit     limitTags   // its one
+	marked    bool        // it has that, and so has all that it starts
 	copiers   []func() error
 	feeder    func() error
 	copying   int           // copiers that run
@@ -131,11 +133,13 @@ func (p *process) start() error {
 		return context.Cause(p.ctx)
 	}
 	defer starts.Release(1)
-	mark, err := p.local.enter()
+	n, err := p.local.enter()
 	if err != nil {
 		return err
 	}
 	defer p.local.starting.Done()
+	mark := p.local.mark + "." + strconv.Itoa(n) + ","
+	p.limit = p.local.limits.of(n)
 
 	l := launch{
 		dir:     p.spec.Dir,
@@ -161,6 +165,7 @@ func (p *process) start() error {
 		group.put()
 		return explain(err, l.path, l.dir)
 	}
+	p.marked = p.tagLimit(mark)
 
 	// Before anybody looks who else holds the outputs.
 	closeAll(p.theirs)
@@ -376,7 +381,12 @@ func (p *process) over(exit terminal.Exit) {
 		s.letGo()
 		s.check()
 	}
-	alone := p.session != nil && p.session.look(natural)
+	alone := false
+	if p.session != nil {
+		alone = p.session.look(natural)
+	} else if p.marked && p.limit.noneSince(p.child.pid) {
+		p.local.settle(p)
+	}
 
 	p.mu.Lock()
 	close(p.exited)

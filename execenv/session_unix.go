@@ -5,6 +5,7 @@ package execenv
 import (
 	"errors"
 	"maps"
+	"math"
 	"os"
 	"slices"
 	"sync"
@@ -25,6 +26,7 @@ type session struct {
 	// guards following; below process.mu
 	stop  *stop
 	left  []ident // what outlived the process, by the last look
+	doubt error   // why there may be more than left, by the last look; nil: there is no more
 	alone bool    // at its exit, nothing hinted at anybody else
 	group *cgroup // nil: none, or given back
 
@@ -86,7 +88,7 @@ func (s *session) StopTree(grace time.Duration) []terminal.Proc {
 		if old.deadline.After(deadline) {
 			old.deadline = deadline // who has less patience decides
 		}
-		if !old.over || len(old.left) == 0 { // else try again
+		if !old.over || old.left != nil && len(old.left) == 0 { // else try again
 			s.stopMu.Unlock()
 			s.mu.Unlock()
 			<-old.done
@@ -104,30 +106,27 @@ func (s *session) StopTree(grace time.Duration) []terminal.Proc {
 	}
 	s.mu.Unlock()
 
-	left := t.end(func() time.Time {
+	left, doubt := t.end(func() time.Time {
 		s.stopMu.Lock()
 		defer s.stopMu.Unlock()
 		return stop.deadline
 	})
 	if held {
-		s.release(len(left) == 0)
+		s.release()
 	}
-	s.keep(left)
-	stop.left = s.describe(left)
+	s.keep(left, doubt)
+	stop.left = s.describe(left, doubt)
 	s.stopMu.Lock()
 	stop.over = true
 	s.stopMu.Unlock()
-	if len(left) == 0 {
-		s.putGroup()
-	}
+	s.giveBack()
 	close(stop.done)
 	return slices.Clone(stop.left)
 }
 
-// release ends a hold. With ended, the process is known to be dead, so that
-// the wait for the news is short.
-func (p *process) release(ended bool) {
-	if ended {
+// release ends a hold. If the process is dead, the wait for the news is short.
+func (p *process) release() {
+	if isZombie(p.child.pid) {
 		<-p.exited
 	}
 	p.mu.Lock()
@@ -142,9 +141,13 @@ func (s *session) tree() *tree {
 	t := &tree{
 		leaders: make(map[int]bool),
 		hangup:  s.spec.TTY != nil && s.spec.TTY.Input,
-		mark:    []byte(s.mark),
+		tag:     []byte(s.mark),
+		limits:  s.limit,
 		group:   s.group,
+		exact:   s.group != nil,
+		marked:  s.marked,
 		known:   make(map[ident]bool),
+		first:   s.child.pid,
 		since:   s.since,
 	}
 	for _, id := range s.left {
@@ -154,15 +157,34 @@ func (s *session) tree() *tree {
 }
 
 // keep remembers what outlived the process.
-func (s *session) keep(left []proc) {
+func (s *session) keep(left []proc, doubt error) {
 	ids := make([]ident, len(left))
 	for i, p := range left {
 		ids[i] = p.ident
 	}
 	s.stopMu.Lock()
-	s.left = ids
+	s.left, s.doubt = ids, doubt
 	s.stopMu.Unlock()
 	s.local.keep(ids)
+	if len(ids) == 0 && doubt == nil {
+		s.local.settle(s.process)
+	}
+}
+
+// giveBack gives the cgroup back: at once if nothing runs in it any more, else as
+// soon as that is so.
+func (s *session) giveBack() {
+	s.stopMu.Lock()
+	group := s.group
+	s.stopMu.Unlock()
+	if group.populated() {
+		s.local.join(func() {
+			group.awaitEmpty()
+			s.putGroup()
+		})
+		return
+	}
+	s.putGroup()
 }
 
 // putGroup gives the cgroup back, when nothing runs in it any more and no stop
@@ -172,25 +194,27 @@ func (s *session) putGroup() {
 	defer s.walk.Unlock()
 	s.stopMu.Lock()
 	defer s.stopMu.Unlock()
-	if s.stop == nil || s.stop.over {
+	if (s.stop == nil || s.stop.over) && !s.group.populated() {
 		s.group.put()
 		s.group = nil
 	}
 }
 
 // look is the last duty at the exit. After a natural end it looks for survivors,
-// and returns true if there is no hint of any. The ids of group and session are
-// free since an instant, and not reused before the counter of process ids has
+// and returns true if it is known that there are none. The ids of group and session
+// are free since an instant, and not reused before the counter of process ids has
 // gone round.
 func (s *session) look(natural bool) (alone bool) {
 	pid := s.child.pid
 	s.stopMu.Lock()
-	s.alone = errors.Is(unix.Kill(-pid, 0), unix.ESRCH) && !s.group.populated() && !s.held()
+	s.alone = errors.Is(unix.Kill(-pid, 0), unix.ESRCH) && !s.group.populated() && !s.held() &&
+		(s.group != nil || s.marked && s.limit.noneSince(pid))
 	alone, natural = s.alone, natural && s.stop == nil
 	s.stopMu.Unlock()
 	if alone || !natural {
 		if natural {
 			s.putGroup()
+			s.local.settle(s.process)
 		}
 		close(s.looked)
 		return natural
@@ -203,7 +227,9 @@ func (s *session) look(natural bool) (alone bool) {
 		if _, reused := readProc(pid); !reused {
 			t.leaders[pid] = true
 		}
-		s.keep(t.search())
+		left := t.search()
+		s.keep(left, t.doubt())
+		s.giveBack()
 	})
 	return false
 }
@@ -222,20 +248,23 @@ func (s *session) Survivors() []terminal.Proc {
 	defer s.walk.Unlock()
 	s.stopMu.Lock()
 	if len(s.left) == 0 && (s.alone || !s.group.populated() && !s.held()) {
+		doubt := s.doubt
 		s.stopMu.Unlock()
-		return []terminal.Proc{}
+		return s.describe(nil, doubt)
 	}
 	t := s.tree()
 	s.stopMu.Unlock()
 	left := t.search()
-	s.keep(left)
-	return s.describe(left)
+	doubt := t.doubt()
+	s.keep(left, doubt)
+	return s.describe(left, doubt)
 }
 
 // describe names processes of the tree, and those who hold an output, which
 // may be none of the tree's: somebody else's server that was handed a
-// descriptor. They are named and left alone.
-func (s *session) describe(left []proc) []terminal.Proc {
+// descriptor. They are named and left alone. It returns nil where there is nobody
+// to name, and doubt.
+func (s *session) describe(left []proc, doubt error) []terminal.Proc {
 	list := describe(left)
 	var held []*stream
 	for _, stream := range s.streams {
@@ -248,6 +277,9 @@ func (s *session) describe(left []proc) []terminal.Proc {
 			list = append(list, id.describe())
 		}
 	}
+	if len(list) == 0 && doubt != nil {
+		return nil
+	}
 	return list
 }
 
@@ -256,9 +288,7 @@ func (l *Local) run(p *process) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.live[p] = struct{}{}
-	if l.since == 0 {
-		l.since = p.since
-	}
+	l.open[p] = struct{}{}
 	if s := p.session; s != nil {
 		s.place = -1 // the watchdog ends its cgroup
 		if p.child.group == nil {
@@ -276,6 +306,16 @@ func (l *Local) forget(p *process) {
 	if s := p.session; s != nil && s.place >= 0 {
 		l.roll.drop(s.place)
 	}
+	if l.leaked && len(l.live) == 0 {
+		go l.finish()
+	}
+}
+
+// settle notes that nothing is left of a process.
+func (l *Local) settle(p *process) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.open, p)
 }
 
 // keep remembers survivors, to end them with the Local.
@@ -285,25 +325,37 @@ func (l *Local) keep(ids []ident) {
 	for _, id := range ids {
 		l.left[id] = true
 	}
+	if len(l.left) > l.pruneLeft {
+		maps.DeleteFunc(l.left, func(id ident, _ bool) bool { return !id.alive() })
+		l.pruneLeft = 2*len(l.left) + 64
+	}
 }
 
-// stopAll ends everything that any process of l started.
-func (l *Local) stopAll(grace time.Duration) []terminal.Proc {
+// stopAll ends everything that any process of l started. It returns what it could
+// not end, and why there may be more.
+func (l *Local) stopAll(grace time.Duration) ([]terminal.Proc, error) {
 	l.mu.Lock()
-	if l.count == 0 {
+	if len(l.open)+len(l.live) == 0 {
 		l.mu.Unlock()
-		return nil
+		return nil, nil
 	}
 	t := &tree{
 		leaders: make(map[int]bool),
-		mark:    []byte(l.mark + "."),
+		own:     make(map[int]bool),
+		tag:     []byte(l.mark + "."),
+		limits:  l.limits,
 		group:   l.groups,
+		exact:   l.groups != nil,
+		marked:  true,
 		known:   maps.Clone(l.left),
-		since:   l.since,
+		first:   math.MaxInt,
+		since:   math.MaxUint64,
 	}
-	live := make([]*process, 0, len(l.live))
-	for p := range l.live {
-		live = append(live, p)
+	live := slices.Collect(maps.Keys(l.live))
+	for _, p := range slices.AppendSeq(slices.Clone(live), maps.Keys(l.open)) {
+		t.exact = t.exact && p.child.group != nil
+		t.marked = t.marked && p.marked
+		t.first, t.since = min(t.first, p.child.pid), min(t.since, p.since)
 	}
 	l.mu.Unlock()
 
@@ -316,16 +368,22 @@ func (l *Local) stopAll(grace time.Duration) []terminal.Proc {
 			if p.session != nil {
 				t.leaders[p.child.pid] = true
 				t.hangup = t.hangup || p.spec.TTY != nil && p.spec.TTY.Input
-			} else if q, ok := readProc(p.child.pid); ok {
-				t.known[q.ident] = true
+			} else {
+				t.own[p.child.pid] = true
+				if q, ok := readProc(p.child.pid); ok {
+					t.known[q.ident] = true
+				}
 			}
 		}
 		p.mu.Unlock()
 	}
 	deadline := time.Now().Add(grace)
-	left := t.end(func() time.Time { return deadline })
+	left, doubt := t.end(func() time.Time { return deadline })
 	for _, p := range held {
-		p.release(len(left) == 0)
+		if p.session == nil {
+			p.child.signal(os.Kill) // the tree may not have seen it
+		}
+		p.release()
 	}
-	return describe(left)
+	return describe(left), doubt
 }

@@ -89,6 +89,12 @@ var shortages = map[syscall.Errno]string{
 	syscall.ENOMEM: "no memory: end some processes",
 }
 
+// short reports whether something has run out.
+func short(err error) bool {
+	_, ok := shortages[errnoOf(err)]
+	return ok
+}
+
 // explain turns the error of a start into one of the reasons of this package.
 // The kernel has one number for a missing directory, program and interpreter.
 func explain(err error, path, dir string) error {

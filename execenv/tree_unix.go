@@ -3,8 +3,11 @@
 package execenv
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -15,31 +18,68 @@ import (
 // A tree finds and ends all that belongs to one process, or to all of a Local.
 type tree struct {
 	leaders map[int]bool // members of their sessions and groups belong; they are not reaped
+	own     map[int]bool // further children of the agent, whose exits the Local takes itself
 	hangup  bool         // the leaders' terminals are theirs, and ending them means SIGHUP
-	mark    []byte       // so do processes with this in their environment,
+	tag     []byte       // so do processes with this in their environment,
+	limits  limitTags    // and those with one of these limits,
 	group   interface {  // and those in here,
 		procs() []int
 		kill()
 		populated() bool
 	}
-	known map[ident]bool // and whoever once belonged, and the children of all these
-	since uint64         // nothing older belongs
+	exact  bool           // all are in group
+	marked bool           // all have one of limits, unless they have set it themselves
+	known  map[ident]bool // and whoever once belonged, and the children of all these
+	first  int            // the first process id; none that was given later is lower
+	since  uint64         // nothing older belongs
 
 	// Of the last look:
-	blind  bool // it saw nothing, for want of descriptors
-	missed bool // it has seen nobody, and may have missed somebody who was forked meanwhile
-	empty  int  // it and so many before it saw nobody
+	blind  bool   // it saw nothing
+	cause  error  // why it may not have seen everybody; nil: it has
+	doubts []proc // may belong or not: they show nothing of themselves
+	missed bool   // it has seen nobody, and may have missed somebody who was forked meanwhile
+	empty  int    // it and so many before it saw nobody
+}
+
+// A verdict says whether a process belongs to a tree, by what it shows.
+type verdict int
+
+const (
+	unrelated verdict = iota
+	member
+	fleeting // it shows nothing yet: it is in the middle of an exec
+	doubtful // it shows nothing
+)
+
+func (t *tree) judge(p proc, again bool) verdict {
+	limit, err := limitOf(p.pid)
+	shown := err == nil
+	if shown && t.limits.has(limit) {
+		return member
+	}
+	tags, state := p.tags(again)
+	switch {
+	case bytes.Contains(tags, t.tag):
+		return member
+	case shown && (t.marked || isLimitTag(limit)), state == tagsShown: // or it is another Local's
+		return unrelated
+	case state == tagsFleeting && p.young():
+		return fleeting
+	}
+	return doubtful
 }
 
 // find returns the living members. It calls found, if that is not nil, for
 // each at once: who ends a chain of forks must be faster than the forks.
 func (t *tree) find(found func(proc)) []proc {
-	last := lastPID()
-	procs := allProcs()
-	t.blind = procs == nil
-	ids := make(map[int]ident, len(procs))
-	for _, p := range procs {
-		ids[p.pid] = p.ident
+	w := t.look()
+	t.cause, t.doubts = w.err, nil
+	if t.blind = w.procs == nil && !t.exact; t.blind {
+		return nil
+	}
+	ids := make(map[int]proc, len(w.procs))
+	for _, p := range w.procs {
+		ids[p.pid] = p
 	}
 	grouped := make(map[int]bool)
 	for _, pid := range t.group.procs() {
@@ -49,10 +89,10 @@ func (t *tree) find(found func(proc)) []proc {
 	add := func(p proc) {
 		t.known[p.ident] = true
 		if p.dead {
-			// An agent that is process 1 adopts orphans. Who else would know of
-			// these? Its own children are leaders, or in its own group.
-			if p.ppid == self && !t.leaders[p.pid] && p.pgid != unix.Getpgrp() {
-				unix.Wait4(p.pid, nil, unix.WNOHANG, nil)
+			// The agent has adopted it: as process 1, or with LocalOptions.Subreaper.
+			// Who else would know of it?
+			if p.ppid == self && !t.leaders[p.pid] && !t.own[p.pid] {
+				p.reap()
 			}
 			return
 		}
@@ -63,10 +103,10 @@ func (t *tree) find(found func(proc)) []proc {
 	}
 	belongs := func(p proc) bool {
 		return t.known[p.ident] || t.leaders[p.sid] || t.leaders[p.pgid] || grouped[p.pid] ||
-			t.known[ids[p.ppid]] && ids[p.ppid].pid != 0
+			p.ppid != 0 && t.known[ids[p.ppid].ident]
 	}
 	// Children may come before their parents, so look until nothing changes.
-	rest := slices.DeleteFunc(procs, func(p proc) bool { return p.pid == self || p.start < t.since })
+	rest := slices.DeleteFunc(slices.Clone(w.procs), func(p proc) bool { return p.pid == self || p.start < t.since })
 	descend := func() {
 		for n := -1; n != len(rest); {
 			n = len(rest)
@@ -81,56 +121,79 @@ func (t *tree) find(found func(proc)) []proc {
 	}
 	descend()
 	unsure := false
-	for try := range 2 {
-		var unknown []proc
+	for again := false; ; again = true {
+		var later []proc
 		for _, p := range rest {
-			if p.dead {
+			if p.dead && p.ppid != self {
 				continue
 			}
-			has, known := p.hasMark(t.mark)
-			if has {
+			switch is := t.judge(p, again); {
+			case p.dead && is != member:
+			case is == member:
 				add(p)
-			}
-			if !has && !known {
-				unknown = append(unknown, p)
+			case is == fleeting:
+				later = append(later, p)
+			case is == doubtful && t.mayBeAdopted(p, ids):
+				t.doubts = append(t.doubts, p)
 			}
 		}
 		descend()
-		if len(unknown) == 0 || try > 0 {
-			// The old ones have none for good.
-			unsure = slices.ContainsFunc(unknown, func(p proc) bool { return p.young() && p.alive() })
+		if len(later) == 0 || again {
+			unsure = slices.ContainsFunc(later, func(p proc) bool { return p.alive() })
 			break
 		}
-		// A process has no environment in the middle of an exec.
 		time.Sleep(time.Millisecond)
-		rest = unknown
+		rest = later
 	}
-	t.missed = !chase(last, func(p proc) {
-		if ids[p.pid] == p.ident || p.start < t.since {
+	t.missed = !chase(w.last, func(p proc) {
+		if ids[p.pid].ident == p.ident || p.start < t.since {
 			return // the walk has seen it
 		}
-		ids[p.pid] = p.ident
-		has, known := belongs(p) || slices.Contains(t.group.procs(), p.pid), p.dead
-		for try := 0; !has && !known && try < 3; try++ {
-			if has, known = p.hasMark(t.mark); !known {
-				time.Sleep(200 * time.Microsecond) // in the middle of an exec
+		ids[p.pid] = p
+		is := fleeting
+		switch {
+		case belongs(p) || slices.Contains(t.group.procs(), p.pid):
+			is = member
+		case p.dead:
+			is = unrelated
+		}
+		for try := 0; is == fleeting && try < 3; try++ {
+			if is = t.judge(p, try > 0); is == fleeting {
+				time.Sleep(200 * time.Microsecond)
 			}
 		}
-		if has && !isThread(p.pid) {
+		if is == member && !isThread(p.pid) {
 			add(p)
 		}
-		unsure = unsure || !has && !known
+		unsure = unsure || is == fleeting
 	}) || unsure
 	if len(members) > 0 {
 		t.missed, t.empty = false, 0
 		return members
 	}
 	t.empty++
-	if last == 0 && t.empty > 1 {
+	if w.last == 0 && t.empty > 1 {
 		t.missed = false // all that can be had
 	}
 	t.missed = t.missed || t.group.populated()
 	return nil
+}
+
+// mayBeAdopted reports whether a process may once have been a descendant of a
+// member: one that loses its parent is adopted by an ancestor of the agent, or by
+// the agent.
+func (t *tree) mayBeAdopted(p proc, ids map[int]proc) bool {
+	if t.since == 0 {
+		return false // everybody is as young as the members
+	}
+	for {
+		parent, ok := ids[p.ppid]
+		if !ok || parent.start < t.since || parent.pid == self {
+			break
+		}
+		p = parent
+	}
+	return !t.own[p.pid] && !t.leaders[p.pid] && mayAdopt(p.ppid)
 }
 
 // chase calls see for those who were forked after last. A walk does not see who is
@@ -178,11 +241,39 @@ func (t *tree) search() (members []proc) {
 	return members
 }
 
-// end ends the tree: it asks, waits until deadline, and kills until nothing is
-// left. It returns what it could not end; where it saw nothing, the leaders.
-func (t *tree) end(deadline func() time.Time) []proc {
-	if time.Now().Before(deadline()) && t.ask(deadline) {
+// doubt says why it cannot be told, after a look that found nobody, that nobody is
+// left; nil: it can.
+func (t *tree) doubt() error {
+	switch {
+	case t.exact && !t.group.populated():
 		return nil
+	case t.cause != nil:
+		return fmt.Errorf("%w what is left: %w", errCannotTell, t.cause)
+	case t.missed:
+		return fmt.Errorf("%w what is left: processes are started faster than they can be looked at", errCannotTell)
+	case len(t.doubts) > 0:
+		var names []string
+		for _, p := range describe(t.doubts) {
+			names = append(names, p.String())
+		}
+		if len(names) > 0 { // else they have just ended
+			return fmt.Errorf("%w whether these are left, which show no environment: %s", errCannotTell, strings.Join(names, ", "))
+		}
+	}
+	return nil
+}
+
+var errCannotTell = errors.New("cannot tell")
+
+// moreLooks is for how long looks that find nobody are repeated, while each may
+// have missed somebody.
+const moreLooks = 250 * time.Millisecond
+
+// end ends the tree: it asks, waits until deadline, and kills until nothing is
+// left. It returns what it could not end, and why there may be more: see doubt.
+func (t *tree) end(deadline func() time.Time) ([]proc, error) {
+	if time.Now().Before(deadline()) && t.ask(deadline) {
+		return nil, t.doubt()
 	}
 	denied := make(map[ident]bool)
 	kill := func(p proc) {
@@ -190,31 +281,32 @@ func (t *tree) end(deadline func() time.Time) []proc {
 			denied[p.ident] = true
 		}
 	}
-	giveUp := time.Now().Add(terminal.KillTimeout)
-	for {
+	began := time.Now()
+	for seen := began; ; {
 		for leader := range t.leaders {
 			signalGroup(leader, unix.SIGKILL) // reaches those that are forked at this moment
 		}
 		t.group.kill()
 		left := t.find(kill)
-		switch {
-		case t.blind && time.Now().After(giveUp):
-			for leader := range t.leaders {
-				left = append(left, proc{ident: ident{pid: leader}})
-			}
-			return left
-		case t.blind:
+		spent := time.Since(began)
+		if len(left) > 0 {
+			seen = time.Now()
+		}
+		switch over := time.Since(seen) > moreLooks; {
+		case t.blind && spent > terminal.KillTimeout:
+			return t.stubborn(), t.doubt()
+		case t.blind && (!over && short(t.cause) || len(t.stubborn()) > 0):
 			time.Sleep(blindPause)
 			continue
-		case len(left) == 0 && !t.missed, len(left) == 0 && time.Now().After(giveUp):
-			return nil
-		case len(left) == 0:
+		case len(left) == 0 && t.missed && !over:
 			time.Sleep(time.Millisecond)
 			continue
+		case len(left) == 0:
+			return nil, t.doubt()
 		}
-		stubborn := !slices.ContainsFunc(left, func(p proc) bool { return !denied[p.ident] })
-		if stubborn || time.Now().After(giveUp) {
-			return left
+		hopeless := !slices.ContainsFunc(left, func(p proc) bool { return !denied[p.ident] })
+		if hopeless || spent > terminal.KillTimeout {
+			return left, t.doubt()
 		}
 		awaitAll(left, time.Now().Add(50*time.Millisecond))
 	}
@@ -241,19 +333,25 @@ func (t *tree) ask(deadline func() time.Time) bool {
 	for _, p := range members {
 		asked[p.ident] = t.leaders[p.pgid]
 	}
-	for ; ; members = t.find(nil) {
+	for seen := time.Now(); ; members = t.find(nil) {
 		switch {
 		case !t.blind && !t.missed && len(members) == 0:
 			return true
 		case !time.Now().Before(deadline()):
 			return false
 		case t.blind:
-			time.Sleep(blindPause)
-			continue
+			// What can be seen without a process table are the leaders.
+			for len(t.stubborn()) > 0 && time.Now().Before(deadline()) {
+				time.Sleep(blindPause)
+			}
+			return false
+		case t.missed && time.Since(seen) > moreLooks:
+			return false
 		case t.missed:
 			time.Sleep(time.Millisecond)
 			continue
 		}
+		seen = time.Now()
 		for _, p := range members {
 			if !asked[p.ident] {
 				asked[p.ident] = true
@@ -268,6 +366,16 @@ func (t *tree) ask(deadline func() time.Time) bool {
 			}
 		}
 	}
+}
+
+// stubborn returns the leaders that have not exited.
+func (t *tree) stubborn() (list []proc) {
+	for leader := range t.leaders {
+		if !isZombie(leader) {
+			list = append(list, proc{ident: ident{pid: leader}})
+		}
+	}
+	return list
 }
 
 // awaitAll waits until none of procs lives, or until deadline.

@@ -158,7 +158,7 @@ func (l *Local) startWatchdog() (*watchdog, error) {
 	}
 	shell := launch{
 		path:    "/bin/sh",
-		argv:    []string{"/bin/sh", "-c", watchdogScript, "termbridge-watchdog", l.mark, dir},
+		argv:    []string{"/bin/sh", "-c", watchdogScript, "termbridge-watchdog", l.mark, dir, l.limits.digits()},
 		env:     []string{"PATH=" + os.Getenv("PATH") + ":/usr/bin:/bin"},
 		dir:     "/",
 		session: true, // what the terminal of the agent sends does not reach it
