@@ -243,7 +243,7 @@ func grows(want bool, files []string) error {
 		}
 		return list
 	}
-	for end := time.Now().Add(5 * time.Second); ; {
+	for end := time.Now().Add(20 * time.Second); ; {
 		before := sizes()
 		time.Sleep(200 * time.Millisecond)
 		text := ""
