@@ -12,14 +12,17 @@ import (
 // An Env says which environment a process gets. The zero value is minimal: the
 // names that a program needs to find its way (PATH, HOME, USER, LOGNAME, SHELL,
 // TMPDIR, TZ, LANG and LC_*), with the values of the agent. More is asked for
-// by name: [Env.InheritSafe], [Env.Inherit], [Env.With].
+// by name: [Env.InheritSafe], [Env.Inherit], [Env.Keep], [Env.With]. [Env.Only]
+// is exact.
 //
-// Names that describe the terminal of the agent (TMUX, STY, WINDOWID, COLUMNS,
-// LINES and the like) are never inherited: they would be wrong in any other.
+// Names that describe the terminal, the editor or the supervisor of the agent
+// (TMUX, GPG_TTY, COLUMNS, VSCODE_*, NVIM, NOTIFY_SOCKET and the like) are never
+// inherited: a command has another terminal, and must not write to this one.
 // An Env is a value: each method returns a changed copy.
 type Env struct {
 	from    inheritance
-	keep    []string // further patterns that a minimal Env inherits
+	keep    []string // patterns that are inherited, whatever from says
+	secret  []string // patterns that InheritSafe does not inherit either
 	with    map[string]string
 	without map[string]bool
 }
@@ -30,6 +33,7 @@ const (
 	minimal inheritance = iota
 	safe
 	everything
+	nothing
 )
 
 // Patterns of names: upper case, with a '*' at either end.
@@ -38,32 +42,65 @@ var (
 		"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TZ", "LANG", "LANGUAGE", "LC_*",
 	}
 
-	// A secret in a name that is not here is inherited: this list is a net
-	// under careless names, not a vault.
-	secretNames = []string{
-		"*SECRET*", "*PASSWORD*", "*PASSWD*", "*PASSPHRASE*", "*CREDENTIAL*",
-		"*API_KEY*", "*APIKEY*", "*PRIVATE_KEY*", "*ACCESS_KEY*", "*_KEY",
-		"*TOKEN", "*TOKENS", "*_TOKEN_*", "*_AUTH", "*_PASS", "*_PWD", "*_PAT", "*_DSN",
-		"*_COOKIE", "*_COOKIES", "*_CONNECTION_STRING", "SSHPASS",
-	}
-
-	terminalNames = []string{
-		"TMUX", "TMUX_PANE", "STY", "WINDOW", "WINDOWID", "TERMCAP", "COLUMNS", "LINES", "COLORTERM",
-		"TERM_PROGRAM", "TERM_PROGRAM_VERSION", "TERM_SESSION_ID", "VTE_VERSION", "WT_SESSION",
-		"KONSOLE_*", "ITERM_*", "KITTY_*", "WEZTERM_*", "ALACRITTY_*", "GNOME_TERMINAL_*", "ZELLIJ*",
+	agentNames = []string{
+		// Its terminal.
+		"GPG_TTY", "SSH_TTY", "SUDO_TTY", "WINDOW", "WINDOWID", "TERMCAP", "TERMINFO", "COLUMNS", "LINES",
+		"COLORTERM", "COLORFGBG", "TERM_PROGRAM", "TERM_PROGRAM_VERSION", "TERM_SESSION_ID", "TERMINAL_EMULATOR",
+		"LC_TERMINAL", "LC_TERMINAL_VERSION", "VTE_VERSION", "XTERM_*", "RXVT_SOCKET", "TILIX_ID",
+		"TERMINATOR_*", "GUAKE_TAB_UUID", "SHELL_SESSION_ID", "ITERM_*", "KONSOLE_*", "KITTY_*", "GHOSTTY_*",
+		"WEZTERM_*", "ALACRITTY_*", "GNOME_TERMINAL_*", "WT_*", "WARP_*", "JEDITERM_*", "ASCIINEMA_*",
+		"TMUX", "TMUX_PANE", "STY", "ZELLIJ*", "BYOBU_*", "MC_SID",
+		// Its editor.
+		"INSIDE_EMACS", "EMACS", "EMACS_SOCKET_NAME", "EAT_SHELL_INTEGRATION_DIR", "NVIM", "NVIM_LISTEN_ADDRESS",
+		"NVIM_LOG_FILE", "VIM", "VIMRUNTIME", "MYVIMRC", "VIM_TERMINAL", "VIM_SERVERNAME", "VSCODE_*", "CURSOR_TRACE_ID",
+		"ZED_TERM", "CHROME_DESKTOP", "ELECTRON_RUN_AS_NODE", "ELECTRON_NO_ATTACH_CONSOLE", "ELECTRON_NO_ASAR",
+		// Its supervisor, and the descriptors that this gave to it.
+		"NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "MAINPID",
+		"MANAGERPID", "INVOCATION_ID", "JOURNAL_STREAM", "SYSTEMD_EXEC_PID", "FDSTORE", "MEMORY_PRESSURE_*",
+		"SUPERVISOR_*", "UPSTART_*", "PM2_*", "PM_ID", "NODE_CHANNEL_FD", "NODE_CHANNEL_SERIALIZATION_MODE",
+		"NODE_UNIQUE_ID", "XPC_SERVICE_NAME", "XPC_FLAGS",
 	}
 )
 
-// InheritSafe returns e on top of the agent's whole environment, without names
-// that look like secrets, in upper or lower case: *SECRET*, *PASSWORD*,
-// *PASSWD*, *PASSPHRASE*, *CREDENTIAL*, *API_KEY*, *APIKEY*, *PRIVATE_KEY*,
-// *ACCESS_KEY*, *_KEY, *TOKEN, *TOKENS, *_TOKEN_*, *_AUTH, *_PASS, *_PWD,
-// *_PAT, *_DSN, *_COOKIE, *_COOKIES, *_CONNECTION_STRING and SSHPASS. Only
-// names are looked at, and SSH_AUTH_SOCK, which ssh and git need, is inherited.
+// InheritSafe returns e on top of the agent's whole environment, without what
+// looks like a secret: by its name, in upper or lower case (*PASSWORD*, *_KEY,
+// *TOKEN, *_SAS, DOCKER_AUTH_CONFIG and so on), or by its value (a URL or a
+// connection string with a password, a private key, the token formats of many
+// services). A path, a number of tokens and a public key are none, and
+// SSH_AUTH_SOCK, which ssh and git need, is inherited. That is a net under
+// careless variables, not a vault: [Env.Secret] and [Env.Keep] correct it.
 func (e Env) InheritSafe() Env { e.from = safe; return e }
 
 // Inherit returns e on top of the agent's whole environment, secrets included.
 func (e Env) Inherit() Env { e.from = everything; return e }
+
+// Only returns an environment of exactly these variables: nothing is inherited
+// and nothing is added, but for TERMBRIDGE_ID, by which a [Local] finds what its
+// processes start.
+func (e Env) Only(vars map[string]string) Env { return Env{from: nothing}.With(vars) }
+
+// Secret returns e that takes names like these for secrets, too. A pattern is a
+// name with a '*' at either end, at both or at none; case does not count.
+func (e Env) Secret(patterns ...string) Env {
+	e.secret = upper(e.secret, patterns)
+	return e
+}
+
+// Keep returns e that inherits names like these from the agent, even if they
+// look like secrets or the rest is minimal. Patterns are those of [Env.Secret],
+// over which it wins.
+func (e Env) Keep(patterns ...string) Env {
+	e.keep = upper(e.keep, patterns)
+	return e
+}
+
+func upper(list, more []string) []string {
+	list = slices.Clone(list)
+	for _, pattern := range more {
+		list = append(list, strings.ToUpper(pattern))
+	}
+	return list
+}
 
 // With returns e with these variables set. They win over whatever is inherited.
 func (e Env) With(vars map[string]string) Env {
@@ -96,9 +133,20 @@ func (e Env) Without(names ...string) Env {
 	return e
 }
 
+// Default returns e with those of these variables that [Env.With] has not set.
+// They win over whatever is inherited.
+func (e Env) Default(vars map[string]string) Env {
+	vars = maps.Clone(vars)
+	maps.DeleteFunc(vars, func(name, _ string) bool {
+		_, set := e.with[name]
+		return set || e.without[name]
+	})
+	return e.With(vars)
+}
+
 // Environ returns the environment as "NAME=value", sorted, as it is now. The
 // locale is C.UTF-8 if the agent has none. An [Executor] adds what belongs to
-// one process: TERM, PWD and its own mark.
+// one process: TERM, PWD and its own tag.
 func (e Env) Environ() []string {
 	list := e.environ(make(map[string]string))
 	slices.Sort(list)
@@ -107,10 +155,13 @@ func (e Env) Environ() []string {
 
 // environ returns the environment with own on top of it.
 func (e Env) environ(own map[string]string) []string {
-	if cmp.Or(e.get("LC_ALL"), e.get("LC_CTYPE"), e.get("LANG")) == "" && !e.without["LANG"] {
+	if e.from != nothing && cmp.Or(e.get("LC_ALL"), e.get("LC_CTYPE"), e.get("LANG")) == "" && !e.without["LANG"] {
 		own["LANG"] = defaultLang
 	}
-	agent := os.Environ()
+	var agent []string
+	if e.from != nothing {
+		agent = os.Environ()
+	}
 	list := make([]string, 0, len(agent)+len(e.with)+len(own))
 	for _, kv := range agent {
 		// A name may begin with '=' on Windows.
@@ -120,7 +171,7 @@ func (e Env) environ(own map[string]string) []string {
 		}
 		_, set := e.with[kv[:i]]
 		_, owned := own[kv[:i]]
-		if !set && !owned && e.inherits(kv[:i]) {
+		if !set && !owned && e.inherits(kv, i) {
 			list = append(list, kv)
 		}
 	}
@@ -137,27 +188,39 @@ func (e Env) environ(own map[string]string) []string {
 
 // get returns the value of a variable.
 func (e Env) get(name string) string {
-	if value, ok := e.with[name]; ok || !e.inherits(name) {
+	if value, ok := e.with[name]; ok {
 		return value
 	}
-	return os.Getenv(name)
+	if value := os.Getenv(name); e.inherits(name+"="+value, len(name)) {
+		return value
+	}
+	return ""
 }
 
-func (e Env) inherits(name string) bool {
+// inherits reports whether the agent's variable kv, whose name has n bytes, is
+// inherited.
+func (e Env) inherits(kv string, n int) bool {
+	name := kv[:n]
 	switch kind := kindOf(name); {
-	case e.without[name], kind.terminal, name == markName:
+	case e.from == nothing, e.without[name], kind.agent, name == markName:
 		return false
 	case e.from == everything:
 		return true
+	case len(e.keep) > 0 && matches(e.keep, strings.ToUpper(name)):
+		return true
 	case e.from == safe:
-		return !kind.secret
+		return !kind.looksSecret(kv, kv[n+1:]) && (len(e.secret) == 0 || !matches(e.secret, strings.ToUpper(name)))
 	default:
-		return kind.minimal || matches(e.keep, strings.ToUpper(name))
+		return kind.minimal
 	}
 }
 
 // A nameKind is what the name of a variable says about it.
-type nameKind struct{ minimal, secret, terminal bool }
+type nameKind struct {
+	minimal bool
+	agent   bool // its terminal, editor or supervisor
+	secrecy
+}
 
 // nameKinds remembers them: names are few and the same at every start, and to
 // match one with all patterns takes a microsecond.
@@ -168,25 +231,28 @@ func kindOf(name string) nameKind {
 		return kind.(nameKind)
 	}
 	upper := strings.ToUpper(name)
-	kind := nameKind{matches(minimalNames, upper), matches(secretNames, upper), matches(terminalNames, upper)}
+	kind := nameKind{matches(minimalNames, upper), matches(agentNames, upper), secrecyOf(upper)}
 	nameKinds.Store(strings.Clone(name), kind)
 	return kind
 }
 
 func matches(patterns []string, name string) bool {
-	return slices.ContainsFunc(patterns, func(pattern string) bool {
-		core, anyPrefix := strings.CutPrefix(pattern, "*")
-		core, anySuffix := strings.CutSuffix(core, "*")
-		switch {
-		case anyPrefix && anySuffix:
-			return strings.Contains(name, core)
-		case anyPrefix:
-			return strings.HasSuffix(name, core)
-		case anySuffix:
-			return strings.HasPrefix(name, core)
-		}
-		return name == core
-	})
+	return slices.ContainsFunc(patterns, func(pattern string) bool { return match(pattern, name) })
+}
+
+// match reports whether a name, in upper case, is like pattern.
+func match(pattern, name string) bool {
+	core, anyPrefix := strings.CutPrefix(pattern, "*")
+	core, anySuffix := strings.CutSuffix(core, "*")
+	switch {
+	case anyPrefix && anySuffix:
+		return strings.Contains(name, core)
+	case anyPrefix:
+		return strings.HasSuffix(name, core)
+	case anySuffix:
+		return strings.HasPrefix(name, core)
+	}
+	return name == core
 }
 
 // Env returns the environment that fits the trust in the class:
@@ -194,12 +260,15 @@ func matches(patterns []string, name string) bool {
 //	shell, user hook, evolve        InheritSafe
 //	memory git                      minimal, SSH_AUTH_SOCK and GIT_*
 //	plugins, workspace tools        minimal
+//
+// To filter nothing, as those do who trust a shell, a user hook or evolve with
+// everything that the agent knows, say Env().Inherit().
 func (c Class) Env() Env {
 	switch c {
 	case ClassShell, ClassUserHook, ClassEvolve:
 		return Env{}.InheritSafe()
 	case ClassMemoryGit:
-		return Env{keep: []string{"SSH_AUTH_SOCK", "GIT_*"}}
+		return Env{}.Keep("SSH_AUTH_SOCK", "GIT_*")
 	}
 	return Env{}
 }

@@ -234,18 +234,21 @@ func (l *Local) enter() (int, error) {
 	return l.count, nil
 }
 
-// environ returns the environment of a process of spec.
-func environ(spec *Spec, mark string) []string {
+// environ returns the environment of a process of spec, whose working directory
+// is dir.
+func environ(spec *Spec, dir, mark string) []string {
 	own := make(map[string]string)
-	if _, ok := spec.Env.with["TERM"]; !ok && !spec.Env.without["TERM"] {
-		// Not the agent's: that is another terminal, or none.
-		own["TERM"] = "dumb"
-		if spec.TTY != nil {
-			own["TERM"] = "xterm-256color"
+	if spec.Env.from != nothing {
+		if _, ok := spec.Env.with["TERM"]; !ok && !spec.Env.without["TERM"] {
+			// Not the agent's: that is another terminal, or none.
+			own["TERM"] = "dumb"
+			if spec.TTY != nil {
+				own["TERM"] = "xterm-256color"
+			}
 		}
-	}
-	if _, ok := spec.Env.with["PWD"]; !ok && spec.Dir != "" {
-		own["PWD"] = spec.Dir // as os/exec does, for shells that believe it
+		if _, ok := spec.Env.with["PWD"]; !ok && dir != "" {
+			own["PWD"] = dir // as os/exec does, for shells that believe it
+		}
 	}
 	list := slices.DeleteFunc(spec.Env.environ(own), func(kv string) bool { return strings.HasPrefix(kv, markName+"=") })
 	// First, where it is found however long the environment is.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -141,10 +142,16 @@ func (p *process) start() error {
 	mark := p.local.mark + "." + strconv.Itoa(n) + ","
 	p.limit = p.local.limits.of(n)
 
+	dir := p.spec.Dir
+	if dir != "" {
+		if dir, err = filepath.Abs(dir); err != nil {
+			return because(ErrNoDir, err)
+		}
+	}
 	l := launch{
-		dir:     p.spec.Dir,
+		dir:     dir,
 		argv:    append([]string{p.spec.Path}, p.spec.Args...),
-		env:     environ(&p.spec, mark),
+		env:     environ(&p.spec, dir, mark),
 		session: p.session != nil,
 		control: p.spec.TTY != nil && p.spec.TTY.Input,
 	}

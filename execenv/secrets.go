@@ -1,0 +1,200 @@
+package execenv
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+// A secret is a rule by which a variable looks like a secret. The sources are
+// the rules of gitleaks (each "gitleaks ID" is one of its default
+// configuration), the documentation of the product that a name belongs to, and
+// common usage.
+type secret struct {
+	pattern string // of a name, as [Env.Secret] takes it, or a regular expression for a value
+	source  string
+}
+
+// secretNames: how the name of a variable says that its value is a secret.
+var secretNames = []secret{
+	{"*SECRET*", "gitleaks generic-api-key: secret"},
+	{"*PASSWORD*", "gitleaks generic-api-key: passw(or)d"},
+	{"*PASSWD*", "gitleaks generic-api-key: passw(or)d"},
+	{"*PASSPHRASE*", "common"},
+	{"*PASSCODE*", "common"},
+	{"PASS", "common"},
+	{"*_PASS", "common: DB_PASS, SMTP_PASS"},
+	{"DBPASS", "common"},
+	{"*_PWD", "common: MYSQL_PWD"},
+	{"SSHPASS", "sshpass -e"},
+	{"*CREDENTIAL*", "gitleaks generic-api-key: credential"},
+	{"*_CREDS", "gitleaks generic-api-key: creds"},
+	{"*_KEY", "gitleaks generic-api-key: key"},
+	{"*_KEYS", "gitleaks generic-api-key: key"},
+	{"*APIKEY*", "gitleaks generic-api-key: api, key"},
+	{"*API_KEY*", "gitleaks generic-api-key: api, key"},
+	{"*ACCESSKEY*", "gitleaks generic-api-key: access, key"},
+	{"*ACCESS_KEY*", "gitleaks generic-api-key: access, key"},
+	{"*PRIVATEKEY*", "gitleaks generic-api-key: key"},
+	{"*PRIVATE_KEY*", "gitleaks generic-api-key: key"},
+	{"*SIGNINGKEY*", "gitleaks generic-api-key: key; Gradle's signing plugin"},
+	{"*SIGNING_KEY*", "gitleaks generic-api-key: key"},
+	{"*AUTHKEY*", "gitleaks generic-api-key: auth, key; Tailscale's TS_AUTHKEY"},
+	{"*AUTH_KEY*", "gitleaks generic-api-key: auth, key"},
+	{"*_AUTH", "gitleaks generic-api-key: auth"},
+	{"*AUTH_CONFIG", "GitLab CI: DOCKER_AUTH_CONFIG"},
+	{"*AUTHORIZATION*", "gitleaks curl-auth-header"},
+	{"*BEARER*", "gitleaks curl-auth-header"},
+	{"TOKEN_*", "gitleaks generic-api-key: token"},
+	{"*TOKEN", "gitleaks generic-api-key: token"},
+	{"*TOKENS", "gitleaks generic-api-key: token"},
+	{"*_TOKEN_*", "gitleaks generic-api-key: token"},
+	{"*_PAT", "common: personal access tokens"},
+	{"*_JWT", "GitLab CI: CI_JOB_JWT"},
+	{"*_JWT_*", "GitLab CI: CI_JOB_JWT_V2"},
+	{"JWT", "common"},
+	{"*WEBHOOK_URL*", "gitleaks slack-webhook-url, microsoft-teams-webhook"},
+	{"*_WEBHOOK", "gitleaks slack-webhook-url, microsoft-teams-webhook"},
+	{"*CONNECTION_STRING*", "Azure, .NET"},
+	{"*CONNECTIONSTRING*", "Azure, .NET"},
+	{"*_DSN", "Sentry, database drivers"},
+	{"*_SAS", "Azure: shared access signatures"},
+	{"*_SAS_*", "Azure: shared access signatures"},
+	{"*_COOKIE", "common"},
+	{"*_COOKIES", "common"},
+	{"BW_SESSION", "Bitwarden"},
+	{"OP_SESSION_*", "1Password"},
+}
+
+// secretValues: how a value says so itself.
+var secretValues = []secret{
+	{`://[^\s/@:]*:[^\s/@]+@`, "RFC 3986: a password in a URL; gitleaks sidekiq-sensitive-url"},
+	{`://[[:xdigit:]]{32,}@`, "Sentry: a key in a URL"},
+	{`(?i)(?:^|[?&;,\s"'{])"?(?:password|passwd|pwd|(?:client|shared)[_-]?secret|secret|(?:access|auth|api|refresh)[_-]?token|token|api[_-]?key|(?:shared[_-]?)?(?:access|account|secret)[_-]?key)"?\s*[=:]\s*"?[^\s&;,"']{4}`,
+		"gitleaks generic-api-key; a connection string, a query or JSON"},
+	{`(?i)[?&;](?:sig|signature|x-amz-signature|x-goog-signature)=[^\s&;]{8}`, "Azure, AWS, Google: signed URLs"},
+	{`(?i)^\s*(?:authorization:\s*)?(?:bearer|basic|token)\s+\S{8,}\s*$`, "gitleaks curl-auth-header"},
+	{`"auths?"\s*:\s*[{"]`, "Docker: config.json"},
+	{`-----BEGIN[ A-Z0-9_-]{0,100}PRIVATE KEY`, "gitleaks private-key"},
+	{`\bAGE-SECRET-KEY-1[0-9A-Z]{20}`, "gitleaks age-secret-key"},
+	{`\bey[a-zA-Z0-9_-]{15,}\.ey[a-zA-Z0-9_-]{15,}\.`, "gitleaks jwt"},
+	{`\bhooks\.slack\.com/(?:services|workflows|triggers)/.{20}`, "gitleaks slack-webhook-url"},
+	{`\.webhook\.office\.com/webhookb2/.`, "gitleaks microsoft-teams-webhook"},
+	{`\bdiscord(?:app)?\.com/api/webhooks/\d+/.`, "Discord: webhooks"},
+	{`\b(?:A3T[A-Z0-9]|AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}\b`, "gitleaks aws-access-token"},
+	{`\bABSK[A-Za-z0-9+/]{100,}`, "gitleaks aws-amazon-bedrock-api-key-long-lived"},
+	{`\bAIza[\w-]{35}`, "gitleaks gcp-api-key"},
+	{`\bya29\.[\w-]{20}`, "Google: OAuth access tokens"},
+	{`\bgh[oprsu]_[0-9a-zA-Z]{30}`, "gitleaks github-pat, -oauth, -app-token, -refresh-token"},
+	{`\bgithub_pat_\w{30}`, "gitleaks github-fine-grained-pat"},
+	{`\bgl(?:pat|dt|cbt|ptt|rt|soat|oas|agent|ft|imt|ffct)-[\w-]{15}`, "gitleaks gitlab-pat and its like"},
+	{`\bsk-(?:ant|proj|svcacct|admin|or)-[\w-]{20}`, "gitleaks anthropic-api-key, openai-api-key"},
+	{`\bsk-[a-zA-Z0-9]{32}`, "gitleaks openai-api-key"},
+	{`\b(?:sk|rk)_(?:test|live|prod)_[a-zA-Z0-9]{10}`, "gitleaks stripe-access-token"},
+	{`\bwhsec_[A-Za-z0-9+/]{20}`, "Stripe: webhooks"},
+	{`\bxox[abeoprs]-[\w-]{10}`, "gitleaks slack-bot-token and its like"},
+	{`\bxapp-\d-[A-Za-z0-9-]{10}`, "gitleaks slack-app-token"},
+	{`\b(?:hf|api_org)_[a-zA-Z]{30}`, "gitleaks huggingface-access-token"},
+	{`\bnpm_[a-zA-Z0-9]{36}`, "gitleaks npm-access-token"},
+	{`\bpypi-AgE[\w-]{20}`, "gitleaks pypi-upload-token"},
+	{`\brubygems_[a-f0-9]{48}`, "gitleaks rubygems-api-token"},
+	{`\bdckr_(?:pat|oat)_[\w-]{20}`, "Docker: access tokens"},
+	{`\bdo[opr]_v1_[a-f0-9]{40}`, "gitleaks digitalocean-pat"},
+	{`\bhv[bs]\.[\w-]{20}`, "gitleaks vault-service-token, vault-batch-token"},
+	{`\bSG\.[\w-]{16,}\.[\w-]{16}`, "gitleaks sendgrid-api-token"},
+	{`\bglc_[A-Za-z0-9+/]{32}|\bglsa_[A-Za-z0-9]{32}`, "gitleaks grafana-cloud-api-token, grafana-service-account-token"},
+	{`\bshp(?:at|ca|pa|ss)_[a-fA-F0-9]{32}`, "gitleaks shopify-access-token"},
+	{`\btskey-[a-z]+-\w{10}`, "Tailscale: keys"},
+	{`\bops_eyJ[a-zA-Z0-9+/]{50}`, "gitleaks 1password-service-account-token"},
+	{`\bdapi[a-f0-9]{32}`, "gitleaks databricks-api-token"},
+	{`\blin_api_[a-zA-Z0-9]{40}`, "gitleaks linear-api-key"},
+	{`\bpul-[a-f0-9]{40}`, "gitleaks pulumi-api-token"},
+	{`\bpplx-[a-zA-Z0-9]{40}`, "gitleaks perplexity-api-key"},
+	{`\bsntrys_eyJ|\bsntryu_[a-f0-9]{40}`, "gitleaks sentry-org-token, sentry-user-token"},
+	{`^\d{5,16}:A[\w-]{34}$`, "gitleaks telegram-bot-api-token"},
+}
+
+// What has such a name and is no secret all the same.
+var (
+	publicNames  = []string{"*PUBLIC_KEY*", "*PUBLICKEY*", "*PUBLISHABLE_KEY*"}
+	countedNames = []string{"*TOKENS", "*_TOKEN_*", "*_KEYS"}                                      // MAX_TOKENS
+	fileNames    = []string{"*_FILE", "*_PATH", "*_DIR", "*_HOME", "*_SOCK", "*_CREDENTIALS"} // the value may be a path
+
+	harmlessWord   = regexp.MustCompile(`(?i)^(?:|true|false|yes|no|on|off|none|null|auto|always|never|[01])$`)
+	harmlessNumber = regexp.MustCompile(`^[0-9][0-9_.,]*[kKmM]?$`)
+	pathOf         = regexp.MustCompile(`^(?:~|\.{1,2})?/[^\n]*$|^file://`)
+	withExtension  = regexp.MustCompile(`\.\w{1,5}$`)
+)
+
+var secretValue = sync.OnceValue(func() *regexp.Regexp {
+	all := make([]string, len(secretValues))
+	for i, s := range secretValues {
+		all[i] = s.pattern
+	}
+	return regexp.MustCompile("(?:" + strings.Join(all, ")|(?:") + ")")
+})
+
+// A secrecy is what the name of a variable says about its value.
+type secrecy struct{ secret, counted, file bool }
+
+func secrecyOf(name string) (s secrecy) {
+	s.secret = slices.ContainsFunc(secretNames, func(s secret) bool { return match(s.pattern, name) }) && !matches(publicNames, name)
+	s.counted, s.file = matches(countedNames, name), matches(fileNames, name)
+	return s
+}
+
+// secretCache remembers what was found of variables with a value: they are the
+// same at every start, and an expression takes its time.
+var secretCache struct {
+	sync.Map // of "NAME=value" to bool
+	n        atomic.Int32
+}
+
+const maxSecretCache = 4096
+
+// looksSecret reports whether the variable kv, whose name says s, looks like a
+// secret.
+func (s secrecy) looksSecret(kv, value string) bool {
+	if found, ok := secretCache.Load(kv); ok {
+		return found.(bool)
+	}
+	found := s.judge(value)
+	if secretCache.n.Add(1) > maxSecretCache {
+		secretCache.Clear()
+		secretCache.n.Store(1)
+	}
+	secretCache.Store(strings.Clone(kv), found)
+	return found
+}
+
+func (s secrecy) judge(value string) bool {
+	switch {
+	case strings.HasPrefix(value, "() {"): // a function of bash
+		return false
+	case secretValue().MatchString(value):
+		return true
+	case !s.secret, harmlessWord.MatchString(value):
+		return false
+	case s.counted && harmlessNumber.MatchString(value):
+		return false
+	}
+	return !pathOf.MatchString(value) || !s.isPath(value)
+}
+
+// isPath reports whether value, which begins like a path, is one: a key in
+// base64 may begin with a slash, too.
+func (s secrecy) isPath(value string) bool {
+	if s.file || withExtension.MatchString(value) || strings.HasPrefix(value, "file:") {
+		return true
+	}
+	if rest, ok := strings.CutPrefix(value, "~"); ok {
+		home, _ := os.UserHomeDir()
+		value = filepath.Join(home, rest)
+	}
+	_, err := os.Lstat(value)
+	return err == nil
+}
