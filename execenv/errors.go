@@ -70,6 +70,15 @@ type ExitError struct {
 	Err error
 }
 
+// ExitCode returns the exit code, and -1 if a signal ended the process or nobody
+// knows how it exited, as that of exec.ExitError does.
+func (e *ExitError) ExitCode() int {
+	if e.Exit.Code == nil || e.Exit.Signal != "" {
+		return -1
+	}
+	return *e.Exit.Code
+}
+
 // Error says how the process exited.
 func (e *ExitError) Error() string {
 	text := "exit unknown"

@@ -106,16 +106,21 @@ type Process interface {
 	// SignalGroup sends a signal to the process group of the process if it
 	// has one of its own, else to the process only: never to the agent's group.
 	// If the process has a controlling terminal (TTY.Input) it is sent to the
-	// group in the foreground of that, as by Ctrl-C. After the exit it returns
-	// os.ErrProcessDone, as Signal does.
+	// group in the foreground of that, as by Ctrl-C. After the exit of the
+	// process it reaches what is left of its group, and returns
+	// os.ErrProcessDone, as Signal does, if there is nothing.
 	SignalGroup(os.Signal) error
-	// Kill ends the process by force. Before Start and after the exit it
-	// returns nil.
+	// Kill ends the process by force, and after its exit what is left of its
+	// group if it has one of its own. A Wait that copies ends soon after, even
+	// if another process holds an output open. Before Start and after Wait, Kill
+	// does nothing and returns nil.
 	Kill() error
 
-	// Output runs the process and returns its standard output.
+	// Output runs the process and returns its standard output. It excludes
+	// Spec.Stdout and StdoutPipe.
 	Output() ([]byte, error)
-	// CombinedOutput runs the process and returns both of its outputs.
+	// CombinedOutput runs the process and returns both of its outputs. It
+	// excludes Spec.Stdout, Spec.Stderr and their pipes.
 	CombinedOutput() ([]byte, error)
 
 	// ID names the process, for logs and people only; "" before Start.

@@ -133,6 +133,7 @@ func (l *Local) Command(ctx context.Context, spec Spec) Process {
 		local:  l,
 		ctx:    ctx,
 		spec:   spec,
+		kill:   make(chan struct{}),
 		exited: make(chan struct{}),
 		reaped: make(chan struct{}),
 	}

@@ -95,4 +95,5 @@ type session struct {
 }
 
 func (*session) look(bool) bool                         { return true }
+func (*session) signalRest(os.Signal, bool) error       { return errUnsupported }
 func (*session) StopTree(time.Duration) []terminal.Proc { return nil }

@@ -57,6 +57,9 @@ type process struct {
 	holds  int // stops that need the process unreaped
 	after  func(alone bool)
 
+	done bool // Wait has returned
+
+	kill   chan struct{} // closed by Kill, with mu held
 	exited chan struct{} // closed by over, exit is valid then
 	reaped chan struct{} // closed when the process id may be a stranger's
 }
@@ -473,19 +476,32 @@ func (p *process) Wait() error {
 		p.local.abandon(s)
 	}
 	closeAll(p.ours)
+	p.mu.Lock()
+	p.done = true
+	p.mu.Unlock()
 	if exit := p.exit; !exit.Success() {
 		return &ExitError{Exit: exit, Err: p.cause}
 	}
 	return err
 }
 
+// errCut is why some of an output is missing.
+var errCut = errors.New("execenv: killed, and its output was still held open")
+
 // joinCopiers waits for the copying and returns its errors. Processes that
-// inherited a pipe may hold it open for ever; once ctx has ended they are given
-// [terminal.DrainLimit]. Only a Read of Spec.Stdin cannot be ended: then it is
-// the caller's.
+// inherited a pipe may hold it open for ever; once ctx has ended, or Kill was
+// called, they are given [terminal.DrainLimit]. Only a Read of Spec.Stdin cannot
+// be ended: then it is the caller's.
 func (p *process) joinCopiers() (err error) {
-	ended := p.ctx.Done()
+	killed := p.kill
+	var cut error
 	var late <-chan time.Time
+	hurry := func(why error) {
+		if late == nil {
+			cut, late = why, time.After(terminal.DrainLimit)
+		}
+	}
+	ended := p.ctx.Done()
 	for input, outputs := p.feeding, p.copying; input != nil || outputs > 0; {
 		select {
 		case e := <-input:
@@ -495,9 +511,13 @@ func (p *process) joinCopiers() (err error) {
 			err = errors.Join(err, e)
 			outputs--
 		case <-ended:
-			ended, late = nil, time.After(terminal.DrainLimit)
+			ended = nil
+			hurry(context.Cause(p.ctx))
+		case <-killed:
+			killed = nil
+			hurry(errCut)
 		case <-late:
-			err = errors.Join(err, context.Cause(p.ctx))
+			err = errors.Join(err, cut)
 			closeAll(p.ours)
 			input, late = nil, nil
 		}
@@ -516,21 +536,34 @@ func (p *process) Signal(sig os.Signal) error {
 
 // SignalGroup reaches the processes in the foreground of the terminal if it is
 // the process's controlling terminal, as its keys do; else the process's own
-// group.
+// group, also what is left of it after the exit of the process.
 func (p *process) SignalGroup(sig os.Signal) error {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	switch err := p.signalable(); {
-	case err != nil:
+	case err == nil:
+		defer p.mu.Unlock()
+	case err == os.ErrProcessDone && p.session != nil:
+		return p.signalRest(sig)
+	default:
+		p.mu.Unlock()
 		return err
-	case p.session == nil:
+	}
+	if p.session == nil {
 		return p.child.signal(sig)
-	case p.spec.TTY != nil && p.spec.TTY.Input:
+	}
+	if p.spec.TTY != nil && p.spec.TTY.Input {
 		if done, err := p.term.signal(sig); done {
 			return err
 		}
 	}
 	return p.child.signalGroup(sig)
+}
+
+// signalRest signals what is left of the group after the exit. It unlocks mu.
+func (p *process) signalRest(sig os.Signal) error {
+	held := p.phase < gone
+	p.mu.Unlock()
+	return p.session.signalRest(sig, held)
 }
 
 // signalable is called with mu held.
@@ -544,26 +577,40 @@ func (p *process) signalable() error {
 	return nil
 }
 
-func (p *process) Kill() error {
+func (p *process) Kill() (err error) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.phase != running {
+	if p.phase < running || p.done {
+		p.mu.Unlock()
 		return nil
 	}
-	if err := p.child.signal(os.Kill); !errors.Is(err, os.ErrProcessDone) {
-		return err
+	select {
+	case <-p.kill:
+	default:
+		close(p.kill) // so that Wait ends
 	}
-	return nil
+	switch {
+	case p.phase == running:
+		err = p.child.signal(os.Kill)
+		p.mu.Unlock()
+	case p.session != nil:
+		err = p.signalRest(os.Kill)
+	default:
+		p.mu.Unlock()
+	}
+	if errors.Is(err, os.ErrProcessDone) {
+		return nil
+	}
+	return err
 }
 
 func (p *process) Output() ([]byte, error) {
-	if p.spec.Stdout != nil {
-		return nil, errors.New("execenv: Stdout already set")
+	if err := p.free("Output", 1, p.spec.Stdout); err != nil {
+		return nil, err
 	}
 	var stdout bytes.Buffer
 	var stderr end
 	p.spec.Stdout = &stdout
-	if p.spec.Stderr == nil {
+	if p.spec.Stderr == nil && p.piped[2] == nil {
 		p.spec.Stderr = &stderr
 	}
 	err := p.Run()
@@ -574,13 +621,25 @@ func (p *process) Output() ([]byte, error) {
 }
 
 func (p *process) CombinedOutput() ([]byte, error) {
-	if p.spec.Stdout != nil || p.spec.Stderr != nil {
-		return nil, errors.New("execenv: Stdout or Stderr already set")
+	if err := errors.Join(p.free("CombinedOutput", 1, p.spec.Stdout), p.free("CombinedOutput", 2, p.spec.Stderr)); err != nil {
+		return nil, err
 	}
 	var both bytes.Buffer
 	p.spec.Stdout, p.spec.Stderr = &both, &both
 	err := p.Run()
 	return both.Bytes(), err
+}
+
+// free returns nil if nobody has asked for output n yet.
+func (p *process) free(method string, n int, w io.Writer) error {
+	name := [...]string{1: "Stdout", 2: "Stderr"}[n]
+	switch {
+	case w != nil:
+		return fmt.Errorf("execenv: %s: %s is already set", method, name)
+	case p.piped[n] != nil:
+		return fmt.Errorf("execenv: %s after %sPipe", method, name)
+	}
+	return nil
 }
 
 // end keeps the end of what is written.

@@ -121,7 +121,7 @@ var secretValues = []secret{
 // What has such a name and is no secret all the same.
 var (
 	publicNames  = []string{"*PUBLIC_KEY*", "*PUBLICKEY*", "*PUBLISHABLE_KEY*"}
-	countedNames = []string{"*TOKENS", "*_TOKEN_*", "*_KEYS"}                                      // MAX_TOKENS
+	countedNames = []string{"*TOKENS", "*_TOKEN_*", "*_KEYS"}                                 // MAX_TOKENS
 	fileNames    = []string{"*_FILE", "*_PATH", "*_DIR", "*_HOME", "*_SOCK", "*_CREDENTIALS"} // the value may be a path
 
 	harmlessWord   = regexp.MustCompile(`(?i)^(?:|true|false|yes|no|on|off|none|null|auto|always|never|[01])$`)

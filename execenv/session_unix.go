@@ -260,6 +260,35 @@ func (s *session) Survivors() []terminal.Proc {
 	return s.describe(left, doubt)
 }
 
+// signalRest signals what is left of the group after the exit of its leader,
+// whose process id may be another process's by now, unless it is held: so each
+// member is told by itself. It returns os.ErrProcessDone if there is none.
+func (s *session) signalRest(sig os.Signal, held bool) error {
+	num, err := toSignal(sig)
+	if err != nil {
+		return err
+	}
+	pid := s.child.pid
+	s.walk.Lock()
+	defer s.walk.Unlock()
+	s.stopMu.Lock()
+	t := s.tree()
+	s.stopMu.Unlock()
+	if _, used := readProc(pid); held || !used {
+		t.leaders[pid] = true
+	}
+	err = os.ErrProcessDone
+	for _, p := range t.search() {
+		if p.pgid != pid {
+			continue
+		}
+		if e := p.signal(num); errors.Is(err, os.ErrProcessDone) {
+			err = e // one that was reached, or the reason why none was
+		}
+	}
+	return err
+}
+
 // describe names processes of the tree, and those who hold an output, which
 // may be none of the tree's: somebody else's server that was handed a
 // descriptor. They are named and left alone. It returns nil where there is nobody
