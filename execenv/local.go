@@ -36,9 +36,10 @@ import (
 // A process that cleared its environment and left its session is found by a
 // cgroup only. The processes of other users (sudo) can be named but not ended.
 // When a process exits whose controlling terminal is its own (TTY.Input), the
-// kernel sends SIGHUP to what it left in the foreground. Signals that the agent
-// ignores, its processes ignore as well. A start marks all descriptors of the
-// agent above 2 as close-on-exec, whoever opened them.
+// kernel sends SIGHUP to what it left in the foreground. A start marks all
+// descriptors of the agent above 2 as close-on-exec, whoever opened them, and
+// signals that the agent ignores are from then on handled by [os/signal] and
+// dropped, so that its processes do not ignore them.
 type Local struct {
 	opts   LocalOptions
 	mark   string // unique; see markName

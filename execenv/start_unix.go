@@ -40,6 +40,7 @@ func (l *launch) start(files []*os.File, group *cgroup) (*child, error) {
 		attr.Files = append(attr.Files, f.Fd())
 	}
 	keepToOurselves()
+	defer defaultSignals()()
 	// Another start may just have forked while somebody wrote this program: its
 	// child holds the file open for writing until it execs. That passes.
 	wait := time.Millisecond
