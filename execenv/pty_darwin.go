@@ -58,6 +58,7 @@ const (
 	getTermios = unix.TIOCGETA
 	setTermios = unix.TIOCSETA
 	maxLine    = 1023 // MAX_CANON, less the end of the line
+	noKey      = 0xff // _POSIX_VDISABLE
 )
 
 func foreground(fd int) (pgid int, err error) { return unix.IoctlGetInt(fd, unix.TIOCGPGRP) }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 
+	"github.com/termbridge/termbridge/internal/lineedit"
 	"github.com/termbridge/termbridge/terminal"
 	"golang.org/x/sys/unix"
 )
@@ -60,7 +61,8 @@ func (t *ptmx) Write(b []byte) (n int, err error) {
 const (
 	getTermios = unix.TCGETS
 	setTermios = unix.TCSETS
-	maxLine    = 4095 // N_TTY_BUF_SIZE, less the end of the line
+	maxLine    = lineedit.Max
+	noKey      = 0 // _POSIX_VDISABLE
 )
 
 func foreground(fd int) (pgid int, err error) {

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/termbridge/termbridge/internal/lineedit"
 	"github.com/termbridge/termbridge/terminal"
 	"golang.org/x/sys/unix"
 )
@@ -61,14 +62,52 @@ func (t *ptmx) Resize(s terminal.Size) error {
 }
 
 // CanonicalLimit: of a longer line the kernel drops the rest, and says nothing.
-func (t *ptmx) CanonicalLimit() (limit int) {
-	t.control(func(fd int) error {
-		if modes, err := unix.IoctlGetTermios(fd, getTermios); err == nil && modes.Lflag&unix.ICANON != 0 {
-			limit = maxLine
-		}
-		return nil
-	})
+func (t *ptmx) CanonicalLimit() int {
+	limit, _ := t.LineMode()
 	return limit
+}
+
+// LineMode returns CanonicalLimit, and the keys that edit a line now.
+func (t *ptmx) LineMode() (limit int, keys lineedit.Modes) {
+	t.control(func(fd int) error {
+		modes, err := unix.IoctlGetTermios(fd, getTermios)
+		if err == nil && modes.Lflag&unix.ICANON != 0 {
+			limit, keys = maxLine, lineKeys(modes)
+		}
+		return err
+	})
+	return limit, keys
+}
+
+func lineKeys(t *unix.Termios) (m lineedit.Modes) {
+	key := func(n int) byte {
+		if t.Cc[n] == noKey {
+			return 0
+		}
+		return t.Cc[n]
+	}
+	m.Erase, m.Kill, m.EOF, m.EOL = key(unix.VERASE), key(unix.VKILL), key(unix.VEOF), key(unix.VEOL)
+	if t.Lflag&unix.IEXTEN != 0 {
+		m.EraseWord, m.Literal, m.EOL2 = key(unix.VWERASE), key(unix.VLNEXT), key(unix.VEOL2)
+		if t.Lflag&unix.ECHO != 0 {
+			m.Reprint = key(unix.VREPRINT)
+		}
+	}
+	if t.Lflag&unix.ISIG != 0 {
+		m.Interrupt, m.Quit, m.Suspend = key(unix.VINTR), key(unix.VQUIT), key(unix.VSUSP)
+	}
+	if t.Iflag&unix.IXON != 0 {
+		m.Start, m.Stop = key(unix.VSTART), key(unix.VSTOP)
+	}
+	switch {
+	case t.Iflag&unix.IGNCR != 0:
+	case t.Iflag&unix.ICRNL != 0:
+		m.CR = '\n'
+	default:
+		m.CR = '\r'
+	}
+	m.NoFlush = t.Lflag&unix.NOFLSH != 0
+	return m
 }
 
 // signal signals the processes in the foreground, and reports whether there

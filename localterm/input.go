@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/termbridge/termbridge/execenv"
+	"github.com/termbridge/termbridge/internal/lineedit"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -22,7 +23,7 @@ type input struct {
 	// turn holds a value while somebody writes, so that two writes do not mix.
 	// It guards line.
 	turn chan struct{}
-	line int // bytes of a line that is not ended yet, while lines are edited
+	line lineedit.Line // what was typed, while lines are edited
 
 	mu sync.Mutex // guards deadlines, and over
 	// guards following
@@ -63,14 +64,12 @@ func (in *input) write(ctx context.Context, text string, rawOnly bool) (n int, e
 	case ctx.Err() != nil:
 		return 0, context.Cause(ctx)
 	}
-	limit := 0
-	if in.tty != nil {
-		limit = in.tty.CanonicalLimit()
-	}
-	if rawOnly && limit > 0 {
+	limit, keys := in.lineMode()
+	if limit == 0 {
+		in.line = lineedit.Line{}
+	} else if rawOnly {
 		return 0, errLineMode
-	}
-	if _, longest := editedLine(in.line, text); limit > 0 && longest > limit {
+	} else if _, longest := in.line.Check(text, &keys); longest > limit {
 		return 0, fmt.Errorf("%w: %d bytes, and the terminal takes %d: send shorter lines, or put the text in a file",
 			terminal.ErrLineTooLong, longest, limit)
 	}
@@ -90,9 +89,7 @@ func (in *input) write(ctx context.Context, text string, rawOnly bool) (n int, e
 		}
 	}
 	if limit > 0 {
-		in.line, _ = editedLine(in.line, text[:n])
-	} else {
-		in.line = 0
+		in.line, _ = in.line.Check(text[:n], &keys)
 	}
 	switch {
 	case err == nil:
@@ -132,19 +129,16 @@ func (in *input) end() {
 	in.w.SetWriteDeadline(past)
 }
 
-// editedLine returns how long a line that already had n bytes is behind text,
-// and how long the longest line became, as the kernel's line editing counts.
-func editedLine(n int, text string) (line, longest int) {
-	for i := range len(text) {
-		switch text[i] {
-		case '\n', '\r', 'C' & 31, 'D' & 31, 'U' & 31, 'Z' & 31, '\\' & 31:
-			n = 0
-		case '\x7f':
-			n = max(n-1, 0)
-		default:
-			n++
-			longest = max(longest, n)
-		}
+// lineMode returns how long a line may be, 0 while the program reads without line
+// editing, and the keys that edit it.
+func (in *input) lineMode() (limit int, keys lineedit.Modes) {
+	if in.tty == nil {
+		return 0, keys
 	}
-	return n, longest
+	if tty, ok := in.tty.(interface {
+		LineMode() (limit int, keys lineedit.Modes)
+	}); ok {
+		return tty.LineMode()
+	}
+	return in.tty.CanonicalLimit(), lineedit.Default
 }

@@ -116,25 +116,6 @@ func TestWaitStream(t *testing.T) {
 	})
 }
 
-func TestEditedLine(t *testing.T) {
-	for _, test := range []struct {
-		n             int
-		text          string
-		line, longest int
-	}{
-		{0, "", 0, 0},
-		{0, "abc", 3, 3},
-		{2, "abc", 5, 5},
-		{2, "abc\nd", 1, 5},
-		{0, "abc\rde\x03f\x04", 0, 3},
-		{0, "ab\x7f\x7f\x7fc", 1, 2},
-	} {
-		if line, longest := editedLine(test.n, test.text); line != test.line || longest != test.longest {
-			t.Errorf("editedLine(%d, %q) = %d, %d; want %d, %d", test.n, test.text, line, longest, test.line, test.longest)
-		}
-	}
-}
-
 func TestIngestAllocatesNothing(t *testing.T) {
 	o := newOutput(1<<20, nil)
 	p := bytes.Repeat([]byte("eighty columns of output\n"), 300)

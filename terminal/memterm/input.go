@@ -7,16 +7,12 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/termbridge/termbridge/internal/lineedit"
 	"github.com/termbridge/termbridge/terminal"
 )
 
-const (
-	// inputSize is how many bytes of input wait for the program, as in a pipe.
-	inputSize = 64 << 10
-	// maxLine is the longest line that a terminal with line editing takes, its
-	// end not counted, as Linux has it.
-	maxLine = 4095
-)
+// inputSize is how many bytes of input wait for the program, as in a pipe.
+const inputSize = 64 << 10
 
 // An input is the standard input of a command: a bounded queue. With a tty it
 // edits lines first, as the kernel's line discipline does.
@@ -27,11 +23,11 @@ type input struct {
 	// mu is taken before the terminal's own: an echo is written under it.
 	mu sync.Mutex
 	// guards following
-	queue   [][]byte // pieces as a Read returns them; an empty one is an end of file
-	size    int      // bytes in queue and line
-	line    []byte   // of a tty: what was typed and not yet ended
-	echoed  []byte   // of a tty: what is to be echoed
-	closed  bool     // the command has ended
+	queue   [][]byte      // pieces as a Read returns them; an empty one is an end of file
+	size    int           // bytes in queue and line
+	line    lineedit.Line // of a tty
+	echoed  []byte        // of a tty: what is to be echoed
+	closed  bool          // the command has ended
 	changed chan struct{}
 }
 
@@ -97,17 +93,9 @@ func (in *input) check(text string) error {
 		return nil
 	}
 	in.mu.Lock()
-	length := len(in.line)
-	in.mu.Unlock()
-	for i := range len(text) {
-		switch text[i] {
-		case '\n', '\r', ctrl('D'), ctrl('C'), ctrl('U'):
-			length = 0
-		default:
-			if length++; length > maxLine {
-				return fmt.Errorf("%w: more than %d bytes without a line end", terminal.ErrLineTooLong, maxLine)
-			}
-		}
+	defer in.mu.Unlock()
+	if _, longest := in.line.Check(text, &lineedit.Default); longest > lineedit.Max {
+		return fmt.Errorf("%w: more than %d bytes without a line end", terminal.ErrLineTooLong, lineedit.Max)
 	}
 	return nil
 }
@@ -127,7 +115,7 @@ func (in *input) take(text string) int {
 	}
 	n := 0
 	// A program that does not read must still get its ^C.
-	for n < len(text) && (in.size < inputSize || text[n] == ctrl('C')) {
+	for n < len(text) && (in.size < inputSize || text[n] == lineedit.Default.Interrupt) {
 		in.typed(text[n])
 		n++
 	}

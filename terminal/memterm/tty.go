@@ -3,6 +3,9 @@ package memterm
 import (
 	"bytes"
 	"os"
+	"unicode/utf8"
+
+	"github.com/termbridge/termbridge/internal/lineedit"
 )
 
 // A tty is what a terminal does to input beyond carrying it: it edits lines, it
@@ -12,9 +15,6 @@ type tty struct {
 	signal func(os.Signal) // sends a signal to the command's processes
 }
 
-// ctrl is the byte of Ctrl with this key.
-func ctrl(key byte) byte { return key & 0x1f }
-
 // visible is how a terminal echoes a byte.
 func visible(c byte) string {
 	if c < ' ' && c != '\t' && c != '\n' {
@@ -23,37 +23,35 @@ func visible(c byte) string {
 	return string([]byte{c})
 }
 
-// typed is one byte of a terminal's input. It edits the line as the kernel's
-// line discipline does: erase, kill, and the bytes that are signals. Called
-// with mu held.
+// typed is one byte of a terminal's input. Called with mu held.
 func (in *input) typed(c byte) {
-	switch c {
-	case ctrl('C'), ctrl('Z'), ctrl('\\'):
-		in.size -= len(in.line)
-		in.line = nil
+	before := in.line.Text
+	size, chars := len(before), utf8.RuneCount(before)
+	effect := in.line.Type(c, &lineedit.Default)
+	text := in.line.Text
+	switch effect {
+	case lineedit.Typed:
+		in.size += len(text) - size
+		switch {
+		case len(text) > size:
+			in.echoed = append(in.echoed, visible(c)...)
+		case len(text) < size:
+			in.echoed = append(in.echoed, bytes.Repeat([]byte("\b \b"), chars-utf8.RuneCount(text))...)
+		}
+	case lineedit.Ended, lineedit.EOF: // what was typed is there to be read; nothing is an end of file
+		in.queue = append(in.queue, text)
+		in.line = lineedit.Line{}
+		if effect == lineedit.Ended {
+			in.size++
+			in.echoed = append(in.echoed, '\n')
+		}
+	default:
+		in.queue, in.size = nil, 0
 		in.echoed = append(in.echoed, visible(c)...)
 		in.echo()
-		in.tty.signal(map[byte]os.Signal{ctrl('C'): sigINT, ctrl('Z'): sigTSTP, ctrl('\\'): sigQUIT}[c])
-	case ctrl('D'): // what was typed is there to be read; nothing is an end of file
-		in.queue = append(in.queue, in.line)
-		in.line = nil
-	case 0x7f, ctrl('U'):
-		erase := len(in.line)
-		if c == 0x7f {
-			erase = min(erase, 1)
-		}
-		in.line = in.line[:len(in.line)-erase]
-		in.size -= erase
-		in.echoed = append(in.echoed, bytes.Repeat([]byte("\b \b"), erase)...)
-	case '\n', '\r':
-		in.queue = append(in.queue, append(in.line, '\n'))
-		in.line = nil
-		in.size++
-		in.echoed = append(in.echoed, '\n')
-	default:
-		in.line = append(in.line, c)
-		in.size++
-		in.echoed = append(in.echoed, visible(c)...)
+		in.tty.signal(map[lineedit.Effect]os.Signal{
+			lineedit.Interrupt: sigINT, lineedit.Suspend: sigTSTP, lineedit.Quit: sigQUIT,
+		}[effect])
 	}
 }
 

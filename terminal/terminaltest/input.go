@@ -166,6 +166,75 @@ var inputRule = rule{
 				h.Errorf("%d bytes of a line of %d and its echo", n, len(part))
 			}
 		}},
+		{name: "edited lines", run: func(h *harness) {
+			// How long a line is counts as the terminal edits it: what is erased is
+			// gone, and a key behind Ctrl-V is text.
+			x, y := strings.Repeat("x", 4000), strings.Repeat("v", 4000)
+			for typed, read := range map[string]string{
+				x + "\x17" + y:       y, // Ctrl-W: a word
+				x + " x\x17\x17" + y: y,
+				x + "\x15" + y:       y, // Ctrl-U: the line
+				x + strings.Repeat("\x7f", 3000) + y[:3000]:                 x[:1000] + y[:3000],
+				strings.Repeat("é", 2000) + "\x7f\x7f" + y[:96]:             strings.Repeat("é", 1998) + y[:96], // a whole character
+				x[:10] + strings.Repeat("\x12\x11", 2100) + "v":             x[:10] + "v",                       // keys that are no text
+				x[:3000] + "\x16\n" + y[:1000] + "\x16\x16\x16\x15\x16\x03": x[:3000] + "\n" + y[:1000] + "\x16\x15\x03",
+			} {
+				t, ok := h.startTTYInput("gulp", "0s", "END")
+				if !ok {
+					return
+				}
+				h.write(t, typed+"END\x04")
+				h.checkExit(h.end(t), 0)
+				text, _ := h.all(t)
+				// The echo, and behind it what the program read.
+				text = strings.TrimSuffix(plain(text), "END")
+				text = strings.TrimPrefix(text[strings.LastIndex(text, "END")+len("END"):], "ready\n")
+				if text != read {
+					h.Errorf("of …%q the program read …%q, want …%q", tailOf(typed), tailOf(text), tailOf(read))
+				}
+			}
+			for _, typed := range []string{
+				x + "\x16\n" + y[:200],   // a line end that is text
+				x + "\x16\x15" + y[:200], // a Ctrl-U that is
+				x[:95] + y + "\x16\x7f",  // and a key that would erase
+				x + "\x7f\x7f" + y[:200],
+				"a " + x + "\x17" + y + x[:100],
+				x[:95] + y + "z\x17", // too long before it is erased
+			} {
+				t, ok := h.startTTYInput("gulp", "0s", "END")
+				if !ok {
+					return
+				}
+				if n, err := h.tryWrite(h.ctx(bound), t, typed+"\n"); n != 0 || !errors.Is(err, terminal.ErrLineTooLong) {
+					h.Errorf("WriteInput(…%q) = %d, %v; want 0, ErrLineTooLong", tailOf(typed), n, err)
+				}
+				h.write(t, "END\x04")
+				h.checkExit(h.end(t), 0)
+				if text, _ := h.all(t); strings.ContainsAny(text, "xvz") {
+					h.Errorf("some of a refused line was written: %q", tailOf(text))
+				}
+			}
+
+			// In parts, and with what takes the line away.
+			t, ok := h.startTTYInput("signals")
+			if !ok {
+				return
+			}
+			h.waitText(t, "ready\n")
+			for _, key := range []string{"\x03", "\x1a", "\x1c"} {
+				h.write(t, x)
+				h.write(t, key+y[:3000])
+				if n, err := h.tryWrite(h.ctx(bound), t, x); n != 0 || !errors.Is(err, terminal.ErrLineTooLong) {
+					h.Errorf("behind 3,000 bytes after %q: %d, %v; want 0, ErrLineTooLong", key, n, err)
+				}
+				h.write(t, "\x15")
+			}
+			h.write(t, x+"\x16")
+			if n, err := h.tryWrite(h.ctx(bound), t, "\n"+y); n != 0 || !errors.Is(err, terminal.ErrLineTooLong) {
+				h.Errorf("a line end behind an earlier Ctrl-V: %d, %v; want 0, ErrLineTooLong", n, err)
+			}
+			h.waitText(t, "SIGQUIT\n")
+		}},
 		{name: "interrupt", run: func(h *harness) {
 			t, ok := h.startTTYInput("signals")
 			if !ok {

@@ -68,7 +68,7 @@ func commandMutants() []mutant {
 					return m.Start(ctx, cmd)
 				},
 			}
-		}), also: listed("it needs a terminal", "3-input/line too long", "3-input/line too long in parts", "3-input/interrupt", "3-input/resize")},
+		}), also: listed("it needs a terminal", "3-input/line too long", "3-input/line too long in parts", "3-input/edited lines", "3-input/interrupt", "3-input/resize")},
 		{rule: rule, name: "the size is ignored", make: breakCommand(func(cmd terminal.Command) terminal.Command {
 			if cmd.Check() == nil {
 				cmd.Size = terminal.Size{}
@@ -422,6 +422,21 @@ func inputMutants() []mutant {
 		{rule: rule, name: "what is typed already is not counted", make: breakWrite(func(t terminal.Terminal, ctx context.Context, text string) (int, error) {
 			n, err := t.WriteInput(ctx, text)
 			if errors.Is(err, terminal.ErrLineTooLong) && len(text) < 4096 {
+				return len(text), nil
+			}
+			return n, err
+		})},
+		{rule: rule, name: "keys count as text", make: breakWrite(func(t terminal.Terminal, ctx context.Context, text string) (int, error) {
+			for line := range strings.Lines(text) {
+				if len(line) > 4096 && len(text) < 64<<10 {
+					return 0, terminal.ErrLineTooLong
+				}
+			}
+			return t.WriteInput(ctx, text)
+		})},
+		{rule: rule, name: "a line end behind Ctrl-V is one", make: breakWrite(func(t terminal.Terminal, ctx context.Context, text string) (int, error) {
+			n, err := t.WriteInput(ctx, text)
+			if errors.Is(err, terminal.ErrLineTooLong) && strings.Contains(text, "\x16\n") {
 				return len(text), nil
 			}
 			return n, err
