@@ -26,7 +26,7 @@ func visible(c byte) string {
 // typed is one byte of a terminal's input. Called with mu held.
 func (in *input) typed(c byte) {
 	before := in.line.Text
-	size, chars := len(before), utf8.RuneCount(before)
+	size := len(before)
 	effect := in.line.Type(c, &lineedit.Default)
 	text := in.line.Text
 	switch effect {
@@ -36,7 +36,7 @@ func (in *input) typed(c byte) {
 		case len(text) > size:
 			in.echoed = append(in.echoed, visible(c)...)
 		case len(text) < size:
-			in.echoed = append(in.echoed, bytes.Repeat([]byte("\b \b"), chars-utf8.RuneCount(text))...)
+			in.echoed = append(in.echoed, bytes.Repeat([]byte("\b \b"), utf8.RuneCount(before[len(text):]))...)
 		}
 	case lineedit.Ended, lineedit.EOF: // what was typed is there to be read; nothing is an end of file
 		in.queue = append(in.queue, text)

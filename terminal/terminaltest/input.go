@@ -176,7 +176,7 @@ var inputRule = rule{
 				x + "\x15" + y:       y, // Ctrl-U: the line
 				x + strings.Repeat("\x7f", 3000) + y[:3000]:                 x[:1000] + y[:3000],
 				strings.Repeat("é", 2000) + "\x7f\x7f" + y[:96]:             strings.Repeat("é", 1998) + y[:96], // a whole character
-				x[:10] + strings.Repeat("\x11", 4200) + "v":             x[:10] + "v",                       // keys that are no text
+				x[:10] + strings.Repeat("\x11", 4200) + "v":                 x[:10] + "v",                       // keys that are no text
 				x[:3000] + "\x16\n" + y[:1000] + "\x16\x16\x16\x15\x16\x03": x[:3000] + "\n" + y[:1000] + "\x16\x15\x03",
 			} {
 				t, ok := h.startTTYInput("gulp", "0s", "END")
