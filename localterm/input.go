@@ -21,9 +21,10 @@ type input struct {
 	exited <-chan struct{}
 
 	// turn holds a value while somebody writes, so that two writes do not mix.
-	// It guards line.
-	turn chan struct{}
-	line lineedit.Line // what was typed, while lines are edited
+	// It guards line and closed.
+	turn   chan struct{}
+	line   lineedit.Line // what was typed, while lines are edited
+	closed bool          // by the caller; a pipe only
 
 	mu sync.Mutex // guards deadlines, and over
 	// guards following
@@ -33,7 +34,7 @@ type input struct {
 // A deadlineWriter is a file or a terminal: a blocked write can be ended, and
 // then says how much was taken.
 type deadlineWriter interface {
-	io.Writer
+	io.WriteCloser
 	SetWriteDeadline(time.Time) error
 }
 
@@ -47,23 +48,77 @@ var past = time.Unix(1, 0)
 // errLineMode is why a write that is for raw mode only wrote nothing.
 var errLineMode = errors.New("the terminal is in line mode")
 
-// write writes text, and waits while the command does not read. With rawOnly it
-// writes nothing while the terminal edits lines.
-func (in *input) write(ctx context.Context, text string, rawOnly bool) (n int, err error) {
+// errInputClosed is why nothing can be written behind CloseInput.
+var errInputClosed = fmt.Errorf("%w: it was closed", terminal.ErrNoInput)
+
+// begin waits until nobody else writes. What it returns ends the turn.
+func (in *input) begin(ctx context.Context) (end func(), err error) {
 	select {
 	case in.turn <- struct{}{}:
 	case <-in.exited:
-		return 0, terminal.ErrEnded
+		return nil, terminal.ErrEnded
 	case <-ctx.Done():
-		return 0, context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
-	defer func() { <-in.turn }()
 	switch {
 	case isClosed(in.exited):
-		return 0, terminal.ErrEnded
+		err = terminal.ErrEnded
+	case in.closed:
+		err = errInputClosed
 	case ctx.Err() != nil:
-		return 0, context.Cause(ctx)
+		err = context.Cause(ctx)
+	default:
+		return func() { <-in.turn }, nil
 	}
+	<-in.turn
+	return nil, err
+}
+
+// close ends the input of the command.
+func (in *input) close(ctx context.Context) error {
+	if in.tty != nil {
+		_, err := in.typeEnd(ctx)
+		return err
+	}
+	end, err := in.begin(ctx)
+	if err == errInputClosed {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	defer end()
+	in.closed = true
+	return in.w.Close()
+}
+
+// typeEnd types the key that ends the input of a program on a terminal. Behind a
+// line that is not ended the first one ends that. A program that edits lines
+// itself takes the usual key for it.
+func (in *input) typeEnd(ctx context.Context) (int, error) {
+	end, err := in.begin(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer end()
+	limit, keys := in.lineMode()
+	if limit == 0 {
+		in.line, keys = lineedit.Line{}, lineedit.Default
+	}
+	key := in.line.EOFKeys(&keys)
+	if key == "" {
+		return 0, fmt.Errorf("the terminal has no key that ends the input: %w", errors.ErrUnsupported)
+	}
+	return in.put(ctx, key, limit, &keys)
+}
+
+// write writes text, and waits while the command does not read. With rawOnly it
+// writes nothing while the terminal edits lines.
+func (in *input) write(ctx context.Context, text string, rawOnly bool) (n int, err error) {
+	end, err := in.begin(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer end()
 	limit, keys := in.lineMode()
 	if limit == 0 {
 		in.line = lineedit.Line{}
@@ -73,7 +128,11 @@ func (in *input) write(ctx context.Context, text string, rawOnly bool) (n int, e
 		return 0, fmt.Errorf("%w: %d bytes, and the terminal takes %d: send shorter lines, or put the text in a file",
 			terminal.ErrLineTooLong, longest, limit)
 	}
+	return in.put(ctx, text, limit, &keys)
+}
 
+// put writes text, whose lines have limit bytes at most. The caller has the turn.
+func (in *input) put(ctx context.Context, text string, limit int, keys *lineedit.Modes) (n int, err error) {
 	if ctx.Done() == nil {
 		n, err = io.WriteString(in.w, text)
 	} else {
@@ -89,7 +148,7 @@ func (in *input) write(ctx context.Context, text string, rawOnly bool) (n int, e
 		}
 	}
 	if limit > 0 {
-		in.line, _ = in.line.Check(text[:n], &keys)
+		in.line, _ = in.line.Check(text[:n], keys)
 	}
 	switch {
 	case err == nil:

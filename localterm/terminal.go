@@ -52,6 +52,7 @@ var (
 	_ terminal.LineCounter  = (*term)(nil)
 	_ terminal.StateReader  = (*term)(nil)
 	_ terminal.StateWaiter  = (*term)(nil)
+	_ terminal.InputCloser  = (*term)(nil)
 )
 
 // newTerm prepares the process of cmd.
@@ -348,7 +349,7 @@ func (t *term) EvictedLines() (lines, cursor int64) { return t.out.buf.EvictedLi
 // WriteInput implements [terminal.Terminal].
 func (t *term) WriteInput(ctx context.Context, text string) (int, error) {
 	if t.in == nil {
-		return 0, fmt.Errorf("localterm: %w: the command was started without Stdin", terminal.ErrNoInput)
+		return 0, errNoStdin
 	}
 	_, at := t.out.buf.Bounds()
 	n, err := t.in.write(ctx, text, false)
@@ -359,6 +360,19 @@ func (t *term) WriteInput(ctx context.Context, text string) (int, error) {
 		err = fmt.Errorf("localterm: write input: %w", err)
 	}
 	return n, err
+}
+
+var errNoStdin = fmt.Errorf("localterm: %w: the command was started without Stdin", terminal.ErrNoInput)
+
+// CloseInput implements [terminal.InputCloser].
+func (t *term) CloseInput(ctx context.Context) error {
+	if t.in == nil {
+		return errNoStdin
+	}
+	if err := t.in.close(ctx); err != nil {
+		return fmt.Errorf("localterm: close input: %w", err)
+	}
+	return nil
 }
 
 // Resize implements [terminal.Terminal].

@@ -51,6 +51,17 @@ type StateWaiter interface {
 	WaitState(ctx context.Context, state State, cursor int64) (State, Evidence, error)
 }
 
+// An InputCloser can end the input of its command.
+type InputCloser interface {
+	// CloseInput ends the command's standard input behind all that was written:
+	// a program that reads on sees the end of the file. Then WriteInput returns
+	// [ErrNoInput], and CloseInput nothing. A terminal stays open: it is typed the
+	// key that ends the input of the program in the foreground.
+	//
+	// While a write waits it waits, too; errors are those of WriteInput.
+	CloseInput(ctx context.Context) error
+}
+
 // A Stream is one of the two output streams of a command without a terminal.
 type Stream string
 

@@ -71,8 +71,8 @@ type Manager interface {
 
 // A Terminal is one command, from its start until it is evicted.
 //
-// A Terminal may also implement [StateReader], [StateWaiter], [StreamReader]
-// and [LineCounter]; find them by type assertion.
+// A Terminal may also implement [StateReader], [StateWaiter], [InputCloser],
+// [StreamReader] and [LineCounter]; find them by type assertion.
 type Terminal interface {
 	// Info returns what is known now. It never blocks.
 	Info() Info
@@ -91,8 +91,8 @@ type Terminal interface {
 
 	// WriteInput writes text verbatim and returns how many bytes were taken.
 	// While nobody reads it waits; ctx ends the wait at once (the Cause of ctx
-	// is returned), and what is left of the write is dropped at a byte
-	// boundary that the count tells.
+	// is returned), and the rest of the write is dropped, at a byte boundary
+	// that the count tells: it is never written later.
 	//
 	// Errors: [ErrNoInput] without [Command.Stdin], [ErrEnded] after the end,
 	// [ErrLineTooLong] before anything is written.

@@ -107,6 +107,25 @@ func (l *Line) Type(c byte, m *Modes) Effect {
 	return Typed
 }
 
+// EOFKeys returns what has to be typed so that a program which reads sees the end
+// of its input: once at the start of a line, again behind what is not ended. It is
+// "" if there is no such key.
+func (l *Line) EOFKeys(m *Modes) string {
+	var keys []byte
+	after, _ := l.Check("", m)
+	for m.EOF != 0 {
+		keys = append(keys, m.EOF)
+		empty := len(after.Text) == 0
+		if after.Type(m.EOF, m) == EOF {
+			if empty {
+				break
+			}
+			after = Line{}
+		}
+	}
+	return string(keys)
+}
+
 // erase takes away the last character, all bytes of it, and returns the first.
 // The bytes of what is no whole character stay.
 func (l *Line) erase() (first byte, erased bool) {

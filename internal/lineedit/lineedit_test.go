@@ -108,6 +108,24 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+func TestEOFKeys(t *testing.T) {
+	other := Default
+	other.EOF = 'q'
+	for _, c := range []struct {
+		before string
+		modes  *Modes
+		want   string
+	}{
+		{"", &Default, "\x04"}, {"a\n", &Default, "\x04"}, {"a", &Default, "\x04\x04"}, {"a\x04", &Default, "\x04"},
+		{"a\x16", &Default, "\x04\x04\x04"}, {"\x16", &Default, "\x04\x04\x04"}, {"a", &other, "qq"}, {"a", &Modes{}, ""},
+	} {
+		l, _ := new(Line).Check(c.before, c.modes)
+		if got := l.EOFKeys(c.modes); got != c.want {
+			t.Errorf("behind %q: %q, want %q", c.before, got, c.want)
+		}
+	}
+}
+
 func Example() {
 	var line Line
 	for _, key := range []byte("make tset\x17test\n") {

@@ -27,6 +27,7 @@ type input struct {
 	size    int           // bytes in queue and line
 	line    lineedit.Line // of a tty
 	echoed  []byte        // of a tty: what is to be echoed
+	shut    bool          // by CloseInput; a pipe only
 	closed  bool          // the command has ended
 	changed chan struct{}
 }
@@ -51,6 +52,34 @@ func (in *input) close() {
 	}
 }
 
+// Close ends the input behind what was written: on a terminal by typing the key.
+func (in *input) Close(ctx context.Context) error {
+	select {
+	case in.write <- struct{}{}:
+		defer func() { <-in.write }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if in.tty != nil {
+		in.mu.Lock()
+		keys := in.line.EOFKeys(&lineedit.Default)
+		in.mu.Unlock()
+		_, err := in.put(ctx, keys)
+		return err
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.closed {
+		return terminal.ErrEnded
+	}
+	in.shut = true
+	in.notify()
+	return nil
+}
+
+// errShut is why nothing can be written behind Close.
+var errShut = fmt.Errorf("%w: it was closed", terminal.ErrNoInput)
+
 // Write appends text, waiting while the queue is full.
 func (in *input) Write(ctx context.Context, text string) (n int, err error) {
 	select {
@@ -62,18 +91,25 @@ func (in *input) Write(ctx context.Context, text string) (n int, err error) {
 	if err := in.check(text); err != nil {
 		return 0, err
 	}
+	return in.put(ctx, text)
+}
+
+// put appends text. The caller holds write.
+func (in *input) put(ctx context.Context, text string) (n int, err error) {
 	for {
 		in.mu.Lock()
 		took := 0
-		if !in.closed {
+		if !in.closed && !in.shut {
 			took = in.take(text[n:])
 		}
 		n += took
-		closed, changed := in.closed, in.changed
+		closed, shut, changed := in.closed, in.shut, in.changed
 		in.mu.Unlock()
 		switch {
 		case closed:
 			return n, terminal.ErrEnded
+		case shut:
+			return n, errShut
 		case n == len(text):
 			return n, nil
 		case took > 0:
@@ -156,7 +192,7 @@ func (r reader) Read(b []byte) (int, error) {
 			}
 			return n, nil
 		}
-		closed, changed := in.closed, in.changed
+		closed, changed := in.closed || in.shut, in.changed
 		in.mu.Unlock()
 		if closed {
 			return 0, io.EOF

@@ -412,13 +412,28 @@ func (t *term) ReadOutput(ctx context.Context, cursor int64, wait time.Duration)
 // WriteInput implements [terminal.Terminal].
 func (t *term) WriteInput(ctx context.Context, text string) (int, error) {
 	if t.in == nil {
-		return 0, fmt.Errorf("memterm: terminal %s: %w: start the command with Stdin", t.id, terminal.ErrNoInput)
+		return 0, t.noInput()
 	}
 	n, err := t.in.Write(ctx, text)
 	if err != nil {
 		err = fmt.Errorf("memterm: terminal %s: write: %w", t.id, err)
 	}
 	return n, err
+}
+
+func (t *term) noInput() error {
+	return fmt.Errorf("memterm: terminal %s: %w: start the command with Stdin", t.id, terminal.ErrNoInput)
+}
+
+// CloseInput implements [terminal.InputCloser].
+func (t *term) CloseInput(ctx context.Context) error {
+	if t.in == nil {
+		return t.noInput()
+	}
+	if err := t.in.Close(ctx); err != nil {
+		return fmt.Errorf("memterm: terminal %s: close input: %w", t.id, err)
+	}
+	return nil
 }
 
 // Resize implements [terminal.Terminal].

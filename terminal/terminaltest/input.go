@@ -166,6 +166,70 @@ var inputRule = rule{
 				h.Errorf("%d bytes of a line of %d and its echo", n, len(part))
 			}
 		}},
+		{name: "close", run: func(h *harness) {
+			// Whoever reads gets all that was written, and then the end of the file.
+			closer := func(t terminal.Terminal) terminal.InputCloser {
+				c, ok := t.(terminal.InputCloser)
+				if !ok {
+					h.Skipf("the input of this Manager's commands cannot be closed")
+				}
+				return c
+			}
+			closeInput := func(t terminal.Terminal, what string, want error) {
+				h.Helper()
+				c, ctx := closer(t), h.ctx(bound)
+				h.within(bound, "CloseInput", func() {
+					if err := c.CloseInput(ctx); !errors.Is(err, want) {
+						h.Errorf("CloseInput %s: %v, want %v", what, err, want)
+					}
+				})
+			}
+			t, ok := h.startInput("cat")
+			if !ok {
+				return
+			}
+			text := strings.Repeat("0123456789abcdef", 1<<10) // more than one read, less than a pipe
+			h.write(t, text)
+			closeInput(t, "of a pipe", nil)
+			h.checkExit(h.end(t), 0)
+			got, truncated := h.all(t)
+			h.checkText(got, text, truncated)
+			closeInput(t, "after the end", terminal.ErrEnded)
+			closeInput(h.start("hold"), "without Stdin", terminal.ErrNoInput)
+
+			t, _ = h.startInput("hold")
+			closeInput(t, "that nobody reads", nil)
+			closeInput(t, "that is closed", nil)
+			if n, err := h.tryWrite(h.ctx(bound), t, "x"); n != 0 || !errors.Is(err, terminal.ErrNoInput) {
+				h.Errorf("WriteInput behind CloseInput: %d, %v; want 0, ErrNoInput", n, err)
+			}
+			h.stop(t)
+
+			// It waits for its turn, and no longer than its context lasts.
+			t, _ = h.startInput("hold")
+			h.waitText(t, "ready\n")
+			var all sync.WaitGroup
+			ctx := h.ctx(2 * bound)
+			all.Go(func() { t.WriteInput(ctx, strings.Repeat("a", 4<<20)) })
+			time.Sleep(300 * time.Millisecond)
+			short, cancel := context.WithTimeout(h.Context(), 100*time.Millisecond)
+			defer cancel()
+			if err := closer(t).CloseInput(short); !errors.Is(err, context.DeadlineExceeded) {
+				h.Errorf("CloseInput behind a write that waits: %v, want the end of its context", err)
+			}
+			h.stop(t)
+			h.within(bound, "a blocked write of a stopped command", all.Wait)
+
+			if !h.c.TTY {
+				return
+			}
+			for _, text := range []string{"", "line\n", "li", "li\x16"} {
+				t, _ = h.startTTYInput("cat")
+				h.write(t, text)
+				closeInput(t, "of a terminal", nil)
+				h.checkExit(h.end(t), 0)
+			}
+		}},
 		{name: "edited lines", run: func(h *harness) {
 			// How long a line is counts as the terminal edits it: what is erased is
 			// gone, and a key behind Ctrl-V is text.

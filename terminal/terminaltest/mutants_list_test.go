@@ -58,7 +58,7 @@ func commandMutants() []mutant {
 					return m.Start(ctx, cmd)
 				},
 			}
-		}), also: listed("there is an input now", "3-input/no Stdin")},
+		}), also: listed("there is an input now", "3-input/no Stdin", "3-input/close")},
 		{rule: rule, name: "a terminal is refused", make: breakManager(func() *broken {
 			return &broken{
 				start: func(m terminal.Manager, ctx context.Context, cmd terminal.Command) (terminal.Terminal, error) {
@@ -68,7 +68,7 @@ func commandMutants() []mutant {
 					return m.Start(ctx, cmd)
 				},
 			}
-		}), also: listed("it needs a terminal", "3-input/line too long", "3-input/line too long in parts", "3-input/edited lines", "3-input/interrupt", "3-input/resize")},
+		}), also: listed("it needs a terminal", "3-input/line too long", "3-input/line too long in parts", "3-input/close", "3-input/edited lines", "3-input/interrupt", "3-input/resize")},
 		{rule: rule, name: "the size is ignored", make: breakCommand(func(cmd terminal.Command) terminal.Command {
 			if cmd.Check() == nil {
 				cmd.Size = terminal.Size{}
@@ -425,6 +425,28 @@ func inputMutants() []mutant {
 				return len(text), nil
 			}
 			return n, err
+		})},
+		{rule: rule, name: "a close of the input is dropped", make: breakTerm(func(terminal.Terminal) brokenTerm {
+			return brokenTerm{end: func(context.Context) error { return nil }}
+		})},
+		{rule: rule, name: "a close of the input is an error twice", make: breakTerm(func(t terminal.Terminal) brokenTerm {
+			var closed bool
+			return brokenTerm{end: func(ctx context.Context) error {
+				if closed {
+					return terminal.ErrNoInput
+				}
+				closed = true
+				return t.(terminal.InputCloser).CloseInput(ctx)
+			}}
+		})},
+		{rule: rule, name: "a close of the input ends no line", make: breakTerm(func(t terminal.Terminal) brokenTerm {
+			return brokenTerm{end: func(ctx context.Context) error {
+				if t.Info().Command.TTY {
+					_, err := t.WriteInput(ctx, "\x04")
+					return err
+				}
+				return t.(terminal.InputCloser).CloseInput(ctx)
+			}}
 		})},
 		{rule: rule, name: "keys count as text", make: breakWrite(func(t terminal.Terminal, ctx context.Context, text string) (int, error) {
 			for line := range strings.Lines(text) {

@@ -422,6 +422,7 @@ type brokenTerm struct {
 	info   func(terminal.Info) terminal.Info // changes every Info that is returned
 	read   func(ctx context.Context, cursor int64, wait time.Duration) (terminal.Output, error)
 	write  func(ctx context.Context, text string) (int, error)
+	end    func(ctx context.Context) error // replaces CloseInput
 	resize func(terminal.Size) error
 	signal func(os.Signal) error
 	stop   func(ctx context.Context) (terminal.Info, error)
@@ -453,6 +454,13 @@ func (b *brokenTerm) WriteInput(ctx context.Context, text string) (int, error) {
 		return b.write(ctx, text)
 	}
 	return b.Terminal.WriteInput(ctx, text)
+}
+
+func (b *brokenTerm) CloseInput(ctx context.Context) error {
+	if b.end != nil {
+		return b.end(ctx)
+	}
+	return b.Terminal.(terminal.InputCloser).CloseInput(ctx)
 }
 
 func (b *brokenTerm) Resize(size terminal.Size) error {
