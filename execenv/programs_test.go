@@ -4,45 +4,13 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/signal"
-	"strconv"
-	"sync"
-	"syscall"
 	"time"
 
 	"github.com/termbridge/termbridge/execenv"
 )
 
 var programs = map[string]func(args []string){
-	"agent":   agent,
-	"signals": signals,
-}
-
-// signals prints what a process begins with: which signals it ignores and which
-// are blocked, with a group and without; and then that the agent goes on ignoring
-// the signals of its arguments.
-func signals(args []string) {
-	l := execenv.NewLocal(nil)
-	for _, spec := range []execenv.Spec{{}, {Group: true}} {
-		spec.Path, spec.Args = "grep", []string{"-E", "^Sig(Ign|Blk)", "/proc/self/status"}
-		out, err := l.Command(context.Background(), spec).Output()
-		fmt.Printf("%s%v\n", out, err)
-	}
-	signal.Ignore(syscall.SIGUSR2) // as late as that
-	var all sync.WaitGroup
-	for range 8 {
-		all.Go(func() {
-			out, err := l.Command(context.Background(), execenv.Spec{Path: "grep", Args: []string{"-E", "^Sig(Ign|Blk)", "/proc/self/status"}}).Output()
-			fmt.Printf("%s%v\n", out, err)
-		})
-	}
-	all.Wait()
-	for _, arg := range append(args, "12") {
-		sig, _ := strconv.Atoi(arg)
-		syscall.Kill(os.Getpid(), syscall.Signal(sig))
-	}
-	time.Sleep(50 * time.Millisecond)
-	fmt.Println("alive", l.Close())
+	"agent": agent,
 }
 
 // agent runs its arguments as shell lines, each on pipes and on a terminal, and
