@@ -133,12 +133,10 @@ func TestSignalAfterTheExit(t *testing.T) {
 			if got := exitOf(<-waited); got != "exit code 3" {
 				t.Errorf("Wait: %s", got)
 			}
-			if left := p.(execenv.Session).Survivors(); len(left) > 0 {
-				t.Errorf("left: %v", left)
-			}
-			if err := p.SignalGroup(syscall.SIGTERM); !errors.Is(err, os.ErrProcessDone) {
-				t.Errorf("SignalGroup when nobody is left: %v", err)
-			}
+			eventually(t, func() error { // its files are closed a moment before it is dead
+				left, err := p.(execenv.Session).Survivors(), p.SignalGroup(syscall.SIGTERM)
+				return errorf(len(left) == 0 && errors.Is(err, os.ErrProcessDone), "left %v; SignalGroup when nobody is: %v", left, err)
+			})
 		})
 	}
 
