@@ -166,7 +166,8 @@ func TestKillEndsWait(t *testing.T) {
 	for _, group := range []bool{true, false} {
 		l := newLocal(t, nil)
 		var out bytes.Buffer
-		spec := sh("echo first; setsid sleep 79 & exit 0")
+		spec := sh("echo first; setsid sh -c 'touch in; exec sleep 79' & while [ ! -e in ]; do sleep .01; done")
+		spec.Dir = t.TempDir()
 		spec.Group, spec.Stdout = group, &out
 		p := l.Command(context.Background(), spec)
 		if err := p.Start(); err != nil {
