@@ -45,6 +45,7 @@ type card struct {
 	panes     []*pane          // in the order of their starts
 	last      time.Time        // of its last update
 	latest    *updates.Update  // its last update; nil if there is none
+	final     *updates.Update  // nil before the end, and if the agent sends it
 	beat      *updates.Update  // the last keep-alive
 }
 
@@ -350,14 +351,15 @@ func (c *card) release(p *pane) {
 }
 
 // lose has text stand for the terminal of p, which was taken out of an update
-// that was not written in time. The final update counted on it.
+// that was not written in time. The final update counted on it; it is behind that
+// one, and so is not written either, and nothing may follow it.
 func (c *card) lose(p *pane) {
 	c.settleReleased()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.stage == over {
+	if last := cmp.Or(c.final, c.latest); c.stage == over && last != nil {
 		content, _ := c.compose(true)
-		c.put(acp.SessionToolCallUpdate{Content: content})
+		last.SetContent(content)
 	}
 }
 
@@ -579,7 +581,7 @@ func (c *card) finish(v verdict, send bool) (*updates.Update, acp.SessionToolCal
 		c.terminal.end(&u, c.id)
 	}
 	if send {
-		c.put(u)
+		c.final = c.put(u)
 	}
 	return c.latest, u
 }

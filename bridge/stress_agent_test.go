@@ -171,7 +171,7 @@ func (x *actor) own(k *job, cmd terminal.Command, term terminal.Terminal, stoppe
 func (x *actor) prompt(name string, newest bool) {
 	rng := x.rand("prompt", name)
 	x.did.count("prompt")
-	calls := 1 + rng.IntN(3)
+	calls := pick(rng, 1, 1, 2, 3)
 	parallel := chance(rng, 40)
 	leave := pick(rng, "", "", "", "", "", "", "", "", "error", "panic")
 	over := make(chan struct{})
@@ -238,7 +238,7 @@ func (x *actor) call(ctx context.Context, t *bridge.Turn, name string) {
 	}
 	var steps sync.WaitGroup
 	parallel := chance(rng, 30)
-	for n := range 1 + rng.IntN(3) {
+	for n := range pick(rng, 1, 1, 2, 3) {
 		own := x.rand("step", name, n)
 		step := func() { y.step(own, fmt.Sprintf("job-%s.%d", name, n)) }
 		if parallel {

@@ -32,7 +32,8 @@ type scripted struct {
 	wire  *fakeconn.Client // nil without
 	host  *acphost.Host
 	mem   *memterm.Manager
-	reuse bool // ids come again
+	reuse bool          // ids come again
+	slow  time.Duration // how long a create takes
 
 	lost    chan struct{}   // closed when the connection is: Done
 	broken  chan struct{}   // closed when nothing can be written any more
@@ -122,7 +123,7 @@ func newScripted(r *round, rng *rand.Rand) *scripted {
 }
 
 // wireEvery is of how many seeds one has a wire, which takes the time of ten.
-const wireEvery = 32
+const wireEvery = 64
 
 // A stressAgent is the agent at the other end of the wire.
 type stressAgent struct {
@@ -403,6 +404,9 @@ func (c *scripted) CreateTerminal(ctx context.Context, req acp.CreateTerminalReq
 	}
 	x := &clientTerm{job: k, session: req.SessionId}
 	return request(ctx, c, acp.ClientMethodTerminalCreate, func() *job { return k }, func() (acp.CreateTerminalResponse, error) {
+		if err := pause(c.ctx, c.slow); err != nil {
+			return acp.CreateTerminalResponse{}, err
+		}
 		resp, err := c.host.CreateTerminal(c.ctx, req)
 		if err != nil {
 			return resp, err

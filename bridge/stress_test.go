@@ -173,11 +173,15 @@ const (
 )
 
 func newRound(t *testing.T, seed uint64) *round {
-	r := &round{T: t, seed: seed, start: time.Now(), jobs: map[string]*job{}, plays: map[string]func(context.Context) (acp.PromptResponse, error){}}
-	rng := r.rand("round")
-	r.kind = pick(rng, client, client, client, display, text)
-	r.rough = pick(rng, 0, 0, 10, 30, 60)
-	r.c = newScripted(r, rng)
+	rng := (&round{seed: seed}).rand("round")
+	return newRoundOf(t, seed, pick(rng, client, client, client, display, text), pick(rng, 0, 0, 10, 30, 60))
+}
+
+// newRoundOf returns the round of a seed with this kind of client, which gets so
+// many of a hundred requests wrong.
+func newRoundOf(t *testing.T, seed uint64, k kind, rough int) *round {
+	r := &round{T: t, seed: seed, kind: k, rough: rough, start: time.Now(), jobs: map[string]*job{}, plays: map[string]func(context.Context) (acp.PromptResponse, error){}}
+	r.c = newScripted(r, r.rand("client"))
 	init := acp.InitializeRequest{ClientCapabilities: acp.ClientCapabilities{Terminal: !r.kind.client.NoTerminal}}
 	if r.kind.client.Display {
 		init.ClientCapabilities.Meta = map[string]any{"terminal_output": true}
@@ -199,7 +203,7 @@ func newRound(t *testing.T, seed uint64) *round {
 // play is the round.
 func (r *round) play() {
 	rng := r.rand("play")
-	for i := range 1 + rng.IntN(2) {
+	for i := range pick(rng, 1, 1, 2) {
 		x := newActor(r, acp.SessionId(fmt.Sprint("s", i+1)))
 		r.actors = append(r.actors, x)
 	}
@@ -227,12 +231,18 @@ func (r *round) play() {
 		x.settle()
 	}
 	r.c.end()
-	if r.Failed() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		for _, e := range r.log {
-			r.Logf("%12v %s", e.at, fmt.Sprintf(e.format, e.args...))
-		}
+	r.dump()
+}
+
+// dump logs what happened, if something was wrong.
+func (r *round) dump() {
+	if !r.Failed() {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.log {
+		r.Logf("%12v %s", e.at, fmt.Sprintf(e.format, e.args...))
 	}
 }
 

@@ -204,6 +204,21 @@ func (u *Update) withdraw() {
 	}
 }
 
+// SetContent gives an update of a tool call other content, and reports whether it
+// was still queued. Content must be frozen, and embeds no terminal of the client's.
+func (u *Update) SetContent(content []acp.ToolCallContent) bool {
+	q := u.stream.q
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !slices.Contains(q.queue, u) {
+		return false
+	}
+	tu := *u.n.Update.ToolCallUpdate
+	tu.Content, u.embeds = content, nil
+	u.n.Update.ToolCallUpdate = &tu
+	return true
+}
+
 // Embeds reports whether u embeds the client's terminal id, and was written or
 // may still be.
 func (u *Update) Embeds(id string) bool {

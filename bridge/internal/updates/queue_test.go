@@ -127,6 +127,30 @@ func TestUnembed(t *testing.T) {
 	})
 }
 
+// SetContent changes what is still queued, and nothing that is being written.
+func TestSetContent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPeer()
+		s := updates.NewQueue(p.send, p.lost).Stream("s")
+		writing := s.PutCard(cardOf("writing"))
+		synctest.Wait()
+		queued := s.PutCard(cardOf("queued", acp.ToolTerminalRef("a")), "a")
+		text := []acp.ToolCallContent{acp.ToolContent(acp.TextBlock("text"))}
+		expect(t, "what is being written was changed", writing.SetContent(text), false)
+		expect(t, "what is queued was changed", queued.SetContent(text), true)
+		expect(t, "a is embedded", queued.Embeds("a"), false)
+		close(p.open)
+		if err := queued.Within(time.Second); err != nil {
+			t.Error(err)
+		}
+		expect(t, "what was written is changed", queued.SetContent(nil), false)
+		if got := p.got[1].ToolCallUpdate.Content; len(got) != 1 || got[0].Content == nil {
+			t.Errorf("the content is %+v", got)
+		}
+		expect(t, "the other's content", len(p.got[0].ToolCallUpdate.Content), 0)
+	})
+}
+
 // After End nothing more of a session is written; other sessions go on.
 func TestEndOfAStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
