@@ -248,7 +248,7 @@ func (a *Agent) forget(s *session) error {
 }
 
 // overtaking is how long a request waits for one that it may have overtaken.
-const overtaking = time.Second
+const overtaking = 5 * time.Second
 
 // checkDir says what is wrong with a directory, if anything.
 func checkDir(dir string) error {
