@@ -9,13 +9,15 @@
 //	{"prompt": "!date"}   ask; more may be asked before the answer comes
 //	{"cancel": true}      session/cancel
 //	{"close": true}       session/close
+//	{"deaf": true}        read the agent's output no more, and leave its input open
 //	{"method": "session/list", "params": {}}
 //	                      a request of any kind; its params are laid over the
 //	                      session's id and directory
-//	{"deaf": true}        read the agent's output no more, and leave its input open
+//	{"notify": "x/y", "times": 600}
+//	                      a notification, so often
 //
-// The end of the input ends the agent's, whose output is read to its end. Each line of the standard output is a
-// record:
+// The end of the input ends the agent's, whose output is read to its end. Each
+// line of the standard output is a record:
 //
 //	{"from": "agent", "message": {…}}  a message, as it crossed the wire
 //	{"fault": "…"}                     the agent broke a rule of the protocol
@@ -23,14 +25,15 @@
 //	                                   how the agent exited, and how often each
 //	                                   terminal was released
 //
-// Further members of the argument: "display" offers display-only terminals, and
-// "refuse" is what the user says to every terminal/create.
+// Further members of the argument: "display" offers display-only terminals,
+// "refuse" is what the user says to every terminal/create, and the rest are habits
+// (raw_linux_test.go).
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { Readable } from "node:stream";
-import { setTimeout } from "node:timers/promises";
 import { StringDecoder } from "node:string_decoder";
+import { setTimeout } from "node:timers/promises";
 import { client, methods, ndJsonStream, PROTOCOL_VERSION, RequestError } from "@agentclientprotocol/sdk";
 
 const config = JSON.parse(process.argv[2]);
@@ -38,14 +41,29 @@ const config = JSON.parse(process.argv[2]);
 const record = (entry) => process.stdout.write(JSON.stringify(entry) + "\n");
 const fault = (text) => record({ fault: text });
 
-// tap records the messages that pass.
-const tap = (from) =>
-  new TransformStream({
-    transform(message, controller) {
+// tap records the messages that pass, which takes as long as the link.
+const tap = (from) => {
+  const times = []; // of those that are on their way
+  const enter = new TransformStream(
+    {
+      transform(message, controller) {
+        times.push(Date.now());
+        controller.enqueue(message);
+      },
+    },
+    undefined,
+    { highWaterMark: Infinity },
+  );
+  const leave = new TransformStream({
+    async transform(message, controller) {
+      const left = times.shift() + (config.link ?? 0) - Date.now();
+      if (left > 0) await setTimeout(left);
       record({ from, message });
       controller.enqueue(message);
     },
   });
+  return { readable: enter.readable.pipeThrough(leave), writable: enter.writable };
+};
 
 // A Terminal is one process in a process group of its own.
 class Terminal {
@@ -54,7 +72,7 @@ class Terminal {
     const child = spawn(command, args, {
       cwd: cwd ?? config.cwd,
       env: { ...process.env, ...variables },
-      stdio: ["ignore", "pipe", "pipe"],
+      stdio: [config.openInput ? "pipe" : "ignore", "pipe", "pipe"],
       detached: true,
     });
     await once(child, "spawn"); // or throws what "error" brings
@@ -63,7 +81,7 @@ class Terminal {
 
   constructor(child, limit) {
     this.child = child;
-    this.output = "";
+    this.text = "";
     this.truncated = false;
     for (const stream of [child.stdout, child.stderr]) {
       const decoder = new StringDecoder("utf8"); // a rune may come in two pieces
@@ -75,19 +93,30 @@ class Terminal {
   // "The Client truncates from the beginning of the output to stay within the
   // limit", and "MUST ensure truncation happens at a character boundary".
   keep(text, limit) {
-    this.output += text;
-    const bytes = Buffer.from(this.output);
+    this.text += text;
+    const bytes = Buffer.from(this.text);
     if (bytes.length <= limit) return;
     let start = bytes.length - limit;
     while ((bytes[start] & 0xc0) === 0x80) start++;
-    this.output = bytes.toString("utf8", start);
+    this.text = bytes.toString("utf8", start);
     this.truncated = true;
   }
 
+  output() {
+    const { text: output, truncated, exitStatus } = this;
+    if (config.drained) this.text = "";
+    return { output, truncated, ...(!config.noExit && { exitStatus }) };
+  }
+
   // kill ends the group, and settles when that is done.
-  async kill() {
-    if (this.exitStatus === undefined) process.kill(-this.child.pid, "SIGKILL");
-    await this.exit;
+  async kill(signal = config.shellOnly) {
+    if (this.exitStatus !== undefined) return;
+    if (signal) {
+      this.child.kill(signal);
+    } else {
+      process.kill(-this.child.pid, "SIGKILL");
+      await this.exit;
+    }
   }
 }
 
@@ -103,6 +132,12 @@ function terminal(method, { terminalId }) {
   return found;
 }
 
+function newId() {
+  let n = Object.keys(releases).length + 1;
+  if (config.sameIds) for (n = 1; terminals.has(`terminal-${n}`); n++);
+  return `terminal-${n}`;
+}
+
 // embeds checks the terminals that an update shows, as an editor that has to
 // draw them.
 function embeds(content) {
@@ -112,42 +147,47 @@ function embeds(content) {
   }
 }
 
+// odd lays what the habits have for a method over a message of it.
+const odd = (kind, method, value) => ({ ...value, ...config[kind]?.[method] });
+
+const app = client({ name: "termbridge-test" });
+const answer = (method, f) => app.onRequest(method, async (request) => odd("answers", method, await f(request)));
 const { create, output, waitForExit, kill, release } = methods.client.terminal;
-const app = client({ name: "termbridge-test" })
-  .onRequest(create, async ({ params }) => {
-    if (!config.terminal) {
-      fault("terminal/create to a client that has no terminals");
-      throw RequestError.methodNotFound(create);
-    }
-    if (config.refuse) throw new RequestError(-32000, config.refuse);
-    const made = await Terminal.create(params).catch((err) => {
-      throw RequestError.internalError({ details: err.message });
-    });
-    const terminalId = `terminal-${Object.keys(releases).length + 1}`;
-    terminals.set(terminalId, made);
-    releases[terminalId] = 0;
-    return { terminalId };
-  })
-  .onRequest(output, ({ params }) => {
-    const { output: text, truncated, exitStatus } = terminal(output, params);
-    return { output: text, truncated, exitStatus };
-  })
-  .onRequest(waitForExit, ({ params }) => terminal(waitForExit, params).exit)
-  .onRequest(kill, async ({ params }) => {
-    await terminal(kill, params).kill();
-    return {};
-  })
-  .onRequest(release, async ({ params }) => {
-    const found = terminal(release, params);
-    terminals.delete(params.terminalId);
-    releases[params.terminalId]++;
-    await found.kill();
-    return {};
-  })
-  .onNotification(methods.client.session.update, ({ params }) => embeds(params.update.content));
+answer(create, async ({ params }) => {
+  if (!config.terminal) {
+    fault("terminal/create to a client that has no terminals");
+    throw RequestError.methodNotFound(create);
+  }
+  if (config.refuse) throw new RequestError(-32000, config.refuse);
+  const made = await Terminal.create(params).catch((err) => {
+    throw RequestError.internalError({ details: err.message });
+  });
+  const terminalId = newId();
+  terminals.set(terminalId, made);
+  releases[terminalId] ??= 0;
+  return { terminalId };
+});
+answer(output, ({ params }) => terminal(output, params).output());
+answer(waitForExit, ({ params }) => terminal(waitForExit, params).exit);
+answer(kill, async ({ params }) => {
+  await terminal(kill, params).kill();
+  return {};
+});
+answer(release, async ({ params }) => {
+  const found = terminal(release, params);
+  terminals.delete(params.terminalId);
+  releases[params.terminalId]++;
+  await found.kill();
+  return {};
+});
+answer(methods.client.session.requestPermission, ({ params }) => {
+  const option = params.options.find(({ kind }) => kind === config.permit);
+  return { outcome: option ? { outcome: "selected", optionId: option.optionId } : { outcome: "cancelled" } };
+});
+app.onNotification(methods.client.session.update, ({ params }) => embeds(params.update.content));
 
 const [program, ...args] = config.agent;
-const agent = spawn(program, args, { stdio: ["pipe", "pipe", "inherit"] });
+const agent = spawn(program, args, { stdio: ["pipe", "pipe", config.unread ? "pipe" : "inherit"] });
 const exited = once(agent, "exit");
 // Answers to an agent whose input has ended are lost, and no reason to stop
 // reading, which they are to the SDK.
@@ -162,7 +202,9 @@ const connection = app.connect({
   writable: outgoing.writable,
 });
 const { initialize, session } = methods.agent;
-await connection.agent.request(initialize, {
+const ask = (method, params) => connection.agent.request(method, odd("params", method, params));
+const tell = (method, params) => connection.agent.notify(method, odd("params", method, params));
+await ask(initialize, {
   protocolVersion: PROTOCOL_VERSION,
   clientInfo: { name: "termbridge-test", version: "1.0.0" },
   clientCapabilities: {
@@ -170,32 +212,35 @@ await connection.agent.request(initialize, {
     ...(config.display && { _meta: { terminal_output: true } }),
   },
 });
-const { sessionId } = await connection.agent.request(session.new, { cwd: config.cwd, mcpServers: [] });
+const { sessionId } = await ask(session.new, { cwd: config.cwd, mcpServers: [] });
 
 let deaf = false;
 for await (const line of createInterface({ input: process.stdin })) {
   const order = JSON.parse(line);
   // An error is an answer, too, and is in the records.
   if (order.prompt !== undefined) {
-    const prompt = [{ type: "text", text: order.prompt }];
-    connection.agent.request(session.prompt, { sessionId, prompt }).catch(() => {});
+    ask(session.prompt, { sessionId, prompt: [{ type: "text", text: order.prompt }] }).catch(() => {});
   } else if (order.cancel) {
-    await connection.agent.notify(session.cancel, { sessionId });
+    await tell(session.cancel, { sessionId });
+  } else if (order.notify) {
+    for (let n = 0; n < order.times; n++) await tell(order.notify, {});
   } else if (order.method) {
-    connection.agent.request(order.method, { sessionId, cwd: config.cwd, ...order.params }).catch(() => {});
+    ask(order.method, { sessionId, cwd: config.cwd, ...order.params }).catch(() => {});
   } else if (order.close) {
-    await connection.agent.request(session.close, { sessionId }).catch(() => {});
+    await ask(session.close, { sessionId }).catch(() => {});
   } else if (order.deaf) {
     agent.stdout.destroy();
     deaf = true;
   }
 }
 
-ending = true;
-if (!deaf) agent.stdin.end();
+if (!deaf) {
+  ending = true;
+  agent.stdin.end();
+}
 const [code, signal] = await exited;
 // What the agent wrote last is still to be read and done.
 for (let n = 0; n < 50 && terminals.size > 0 && !deaf; n++) await setTimeout(100);
 record({ end: { code, signal, releases } });
-for (const left of terminals.values()) await left.kill();
+for (const left of terminals.values()) await left.kill("");
 process.exit();

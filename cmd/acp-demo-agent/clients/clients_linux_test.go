@@ -18,8 +18,8 @@ import (
 // A kind is a client and what is special about it.
 type kind struct {
 	name string
-	acpx string  // the folder of the package; "" is client.mjs
-	raw  *habits // a raw client with these
+	acpx string // the folder of the package; "" is client.mjs
+	raw  bool   // no package at all
 
 	// tree: its kill reaches what a command has started, too.
 	tree bool
@@ -35,8 +35,11 @@ var kinds = []kind{
 	{name: "sdk", tree: true},
 	{name: "acpx", acpx: "acpx", tree: true, sessions: true, refused: 5},
 	{name: "acpx-0.1", acpx: "acpx-0.1", always: true},
-	{name: "raw", raw: &habits{}, tree: true},
+	{name: "raw", raw: true, tree: true},
 }
+
+// ours are the kinds that can be given habits.
+func ours(k kind) bool { return k.acpx == "" }
 
 // each runs f with every client that want accepts; nil is all.
 func each(t *testing.T, want func(kind) bool, f func(t *testing.T, k kind)) {
@@ -59,12 +62,20 @@ type scene struct {
 	bare    bool     // the client has no terminals
 	display bool     // but can display some; client.mjs only
 	early   bool     // a terminal may come too late to be shown
+	habits  habits   // ours only
+	args    []string // of the agent; ours only
 	// during runs once the first prompt was asked, last before the client is
 	// told to end; acpx ends by itself.
 	during, last func(r *rig)
 }
 
-const refusal = "The user does not want that"
+// refusal is what the user says to a terminal, if anything.
+func (s scene) refusal() string {
+	if s.refuse {
+		return "The user does not want that"
+	}
+	return ""
+}
 
 // play starts a client with an agent, plays the scene, and checks what is to be
 // so at every end: all answers came, nothing broke a rule, nothing is left.
@@ -94,19 +105,22 @@ func (k kind) play(t *testing.T, s scene) *rig {
 // begin starts the client; acpx is given its prompt with it.
 func (k kind) begin(r *rig, s scene) {
 	r.Helper()
-	if k.raw != nil {
-		r.startRaw(*k.raw, s)
+	if k.raw {
+		r.startRaw(s)
 		return
 	}
 	if k.acpx != "" {
 		r.start(k.args(r, s, "exec", s.prompts[0])...)
 		return
 	}
-	config := map[string]any{"agent": []string{r.agent}, "cwd": r.dir, "terminal": !s.bare, "display": s.display}
-	if s.refuse {
-		config["refuse"] = refusal
-	}
-	text, err := json.Marshal(config)
+	text, err := json.Marshal(struct {
+		habits
+		Agent    []string `json:"agent"`
+		Cwd      string   `json:"cwd"`
+		Terminal bool     `json:"terminal"`
+		Display  bool     `json:"display"`
+		Refuse   string   `json:"refuse,omitempty"`
+	}{s.habits, append([]string{r.agent}, s.args...), r.dir, !s.bare, s.display, s.refusal()})
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -134,6 +148,10 @@ type order struct {
 	Cancel bool   `json:"cancel,omitempty"`
 	Close  bool   `json:"close,omitempty"` // the session
 	Deaf   bool   `json:"deaf,omitempty"`  // read no more, and leave the agent's input open
+
+	// Notify is a notification of any kind, sent so often.
+	Notify string `json:"notify,omitempty"`
+	Times  int    `json:"times,omitempty"`
 
 	// Method is a request of any kind; Params are laid over a sessionId and a cwd.
 	Method string         `json:"method,omitempty"`
@@ -315,7 +333,7 @@ func TestNoCapability(t *testing.T) {
 
 // A client that can only display terminals is given the output as it comes.
 func TestDisplay(t *testing.T) {
-	each(t, func(k kind) bool { return k.acpx == "" }, func(t *testing.T, k kind) {
+	each(t, ours, func(t *testing.T, k kind) {
 		r := k.play(t, scene{bare: true, display: true, prompts: []string{"!echo one; sleep 0.3; echo two; exit 5"}})
 		check(t, "terminal/* requests", r.count("terminal/"), 0)
 		c := r.card("echo one; sleep 0.3; echo two; exit 5")
@@ -330,7 +348,7 @@ func TestDisplay(t *testing.T) {
 func TestRefused(t *testing.T) {
 	each(t, nil, func(t *testing.T, k kind) {
 		r := k.play(t, scene{refuse: true, prompts: []string{"!touch marker\nbg -- touch marker"}})
-		want := refusal
+		want := scene{refuse: true}.refusal()
 		if k.acpx != "" {
 			want = "Permission denied"
 		}
@@ -369,7 +387,7 @@ func TestBackgroundKill(t *testing.T) {
 // A background command survives its turn. What was not killed ends with the
 // session, while the agent and its client go on.
 func TestBackgroundSurvives(t *testing.T) {
-	each(t, func(k kind) bool { return k.acpx == "" }, func(t *testing.T, k kind) {
+	each(t, ours, func(t *testing.T, k kind) {
 		line := k.lasting("ready")
 		r := k.play(t, scene{
 			prompts: []string{
@@ -419,7 +437,7 @@ func TestBackgroundSurvivesRuns(t *testing.T) {
 // An editor that starts the agent anew finds its earlier sessions by their titles
 // and goes on with them.
 func TestSessionsOfAnEditor(t *testing.T) {
-	each(t, func(k kind) bool { return k.acpx == "" }, func(t *testing.T, k kind) {
+	each(t, ours, func(t *testing.T, k kind) {
 		first := k.play(t, scene{prompts: []string{"/run -- echo kept"}})
 		if !slices.ContainsFunc(first.wire, func(m message) bool { return m.Params.Update.Kind == "available_commands_update" }) {
 			t.Error("no commands were announced")
@@ -471,7 +489,7 @@ func TestSessionsOfAnEditor(t *testing.T) {
 // At the end of its input the agent has all commands killed and released by a
 // client that reads on, and exits; nobody else would end them.
 func TestEndOfInput(t *testing.T) {
-	each(t, func(k kind) bool { return k.acpx == "" }, func(t *testing.T, k kind) {
+	each(t, ours, func(t *testing.T, k kind) {
 		line := k.lasting("ready")
 		r := k.play(t, scene{
 			prompts: []string{"bg -- " + line + "\nbg -- " + line + "\n!true", "bg --input -- " + line},
@@ -495,14 +513,14 @@ func TestEndOfInput(t *testing.T) {
 // An agent whose output nobody reads any more ends, with what runs in it, even
 // while it has nothing to write and something holds its input open.
 func TestNobodyReads(t *testing.T) {
-	each(t, func(k kind) bool { return k.acpx == "" }, func(t *testing.T, k kind) {
+	each(t, ours, func(t *testing.T, k kind) {
 		for _, prompt := range []string{"help", "bg -- sleep 300", "bg --input -- sleep 300"} {
 			r := k.rig(t)
 			k.begin(r, scene{})
 			r.order(order{Prompt: prompt})
 			r.until("the answer", func(wire []message) bool { return len(answers(wire)) > 0 })
 			r.order(order{Deaf: true})
-			if k.raw == nil {
+			if !k.raw {
 				r.stdin.Close()
 			}
 			r.exits()
@@ -519,7 +537,7 @@ func TestNobodyReads(t *testing.T) {
 
 // A client that dies says nothing. The agent ends, with what runs in it.
 func TestClientDies(t *testing.T) {
-	each(t, func(k kind) bool { return k.raw == nil }, func(t *testing.T, k kind) {
+	each(t, func(k kind) bool { return !k.raw }, func(t *testing.T, k kind) {
 		r := k.rig(t)
 		const prompt = "run --input --env SCENE=dies -- sleep 300 & wait" // input: not in the client
 		k.begin(r, scene{prompts: []string{prompt}})

@@ -20,31 +20,29 @@ import (
 	"github.com/termbridge/termbridge/terminal"
 )
 
-// habits are what a raw JSON-RPC client does unlike others, each as clients do
-// that are in use. The zero value does what the protocol says, with real
-// processes in groups of their own.
+// habits are what a client does unlike others, each as clients do that are in
+// use. The zero value does what the protocol says. Both our clients have them: the
+// raw one, which is here, and client.mjs, which reads them as JSON.
 type habits struct {
-	args         []string // of the agent
-	capabilities string   // of initialize, as JSON; "" says whether it has terminals
+	OpenInput bool   `json:"openInput,omitempty"` // commands wait for input that never comes
+	ShellOnly string `json:"shellOnly,omitempty"` // the signal that a kill or release sends, to the first process only
+	SameIDs   bool   `json:"sameIds,omitempty"`   // an id comes again after its release
+	Drained   bool   `json:"drained,omitempty"`   // terminal/output gives only what is new
+	NoExit    bool   `json:"noExit,omitempty"`    // and no exitStatus
+	Permit    string `json:"permit,omitempty"`    // the kind of the option that the user takes
+	Unread    bool   `json:"unread,omitempty"`    // nobody reads the agent's stderr
+	Link      int64  `json:"link,omitempty"`      // milliseconds that a message takes, in each direction
 
-	openInput bool           // commands wait for input that never comes
-	shellOnly syscall.Signal // all that a kill or release does, and to the first process only
-	sameIDs   bool           // an id comes again after its release
-	drained   bool           // terminal/output gives only what is new
-	noExit    bool           // and no exitStatus
-
-	// edit changes an answer to the agent before it is sent.
-	edit func(method string, result map[string]any)
-
-	link time.Duration // what a message takes, in each direction
+	// Params and Answers are laid over those of a method.
+	Params  map[string]map[string]any `json:"params,omitempty"`
+	Answers map[string]map[string]any `json:"answers,omitempty"`
 }
 
 // A rawClient is a client at work.
 type rawClient struct {
 	*rig
-	habits
-	scene scene
-	send  func(line []byte) // to the agent; nil is the end
+	scene
+	send func(line []byte) // to the agent; nil is the end
 
 	session string
 	mu      sync.Mutex
@@ -56,19 +54,28 @@ type rawClient struct {
 }
 
 // startRaw starts the agent with a raw client and opens a session.
-func (r *rig) startRaw(h habits, s scene) *rawClient {
+func (r *rig) startRaw(s scene) {
 	r.Helper()
-	cmd := exec.Command(r.agent, h.args...)
+	cmd := exec.Command(r.agent, s.args...)
 	cmd.Dir = r.dir
 	cmd.Env = append(os.Environ(), r.mark, "HOME="+r.home, "XDG_STATE_HOME=")
 	cmd.Stderr = writerFunc(r.keepStderr)
+	if s.habits.Unread {
+		unread, w, err := os.Pipe()
+		if err != nil {
+			r.Fatal(err)
+		}
+		r.Cleanup(func() { unread.Close() })
+		defer w.Close()
+		cmd.Stderr = w
+	}
 	stdin, err1 := cmd.StdinPipe()
 	stdout, err2 := cmd.StdoutPipe()
 	if err := errors.Join(err1, err2, cmd.Start()); err != nil {
 		r.Fatal(err)
 	}
 	c := &rawClient{
-		rig: r, habits: h, scene: s,
+		rig: r, scene: s,
 		asked: map[int64]chan json.RawMessage{}, terminals: map[string]*child{}, releases: map[string]int{},
 	}
 	c.send = c.slow(func(line []byte) {
@@ -109,18 +116,15 @@ func (r *rig) startRaw(h habits, s scene) *rawClient {
 			left.kill(0)
 		}
 	})
-	capabilities := json.RawMessage(h.capabilities)
-	if h.capabilities == "" {
-		capabilities = fmt.Appendf(nil, `{"terminal":%v,"_meta":{"terminal_output":%v}}`, !s.bare, s.display)
-	}
-	c.ask("initialize", map[string]any{"protocolVersion": 1, "clientCapabilities": capabilities})
+	c.ask("initialize", map[string]any{"protocolVersion": 1, "clientCapabilities": map[string]any{
+		"terminal": !s.bare, "_meta": map[string]any{"terminal_output": s.display},
+	}})
 	var session struct{ SessionID string }
 	answer := c.wait(c.ask("session/new", map[string]any{"cwd": r.dir, "mcpServers": []any{}}))
 	if err := json.Unmarshal(answer, &session); err != nil || session.SessionID == "" {
 		r.Fatalf("no session: %s\n%s", answer, r.transcript())
 	}
 	c.session = session.SessionID
-	return c
 }
 
 // endOf is the input of the agent, for its Close.
@@ -138,7 +142,7 @@ func (c *rawClient) slow(f func([]byte)) func([]byte) {
 	queue := make(chan sent, 1<<16) // ends with the process of the test
 	go func() {
 		for s := range queue {
-			time.Sleep(time.Until(s.at.Add(c.link)))
+			time.Sleep(time.Until(s.at.Add(time.Duration(c.habits.Link) * time.Millisecond)))
 			f(s.line)
 		}
 	}()
@@ -156,7 +160,8 @@ func (c *rawClient) write(message map[string]any) {
 }
 
 // ask sends a request and returns where its result will be, or its error.
-func (c *rawClient) ask(method string, params any) <-chan json.RawMessage {
+func (c *rawClient) ask(method string, params map[string]any) <-chan json.RawMessage {
+	maps.Copy(params, c.habits.Params[method])
 	c.mu.Lock()
 	c.lastID++
 	id, answer := c.lastID, make(chan json.RawMessage, 1)
@@ -188,7 +193,13 @@ func (c *rawClient) order(o order) {
 	case o.Prompt != "":
 		c.ask("session/prompt", map[string]any{"sessionId": c.session, "prompt": []any{map[string]any{"type": "text", "text": o.Prompt}}})
 	case o.Cancel:
-		c.write(map[string]any{"method": "session/cancel", "params": map[string]any{"sessionId": c.session}})
+		params := map[string]any{"sessionId": c.session}
+		maps.Copy(params, c.habits.Params["session/cancel"])
+		c.write(map[string]any{"method": "session/cancel", "params": params})
+	case o.Notify != "":
+		for range o.Times {
+			c.write(map[string]any{"method": o.Notify, "params": map[string]any{}})
+		}
 	case o.Deaf:
 		c.stdout.Close()
 	case o.Close:
@@ -233,9 +244,7 @@ func (c *rawClient) receive(line []byte) {
 			if err != nil {
 				answer["error"] = map[string]any{"code": -32603, "message": err.Error()}
 			} else {
-				if c.edit != nil {
-					c.edit(m.Method, result)
-				}
+				maps.Copy(result, c.habits.Answers[m.Method])
 				answer["result"] = result
 			}
 			c.write(answer)
@@ -243,8 +252,10 @@ func (c *rawClient) receive(line []byte) {
 	}
 }
 
-// A terminalCall has the params of every terminal/* request.
+// A terminalCall has the params of every terminal/* request, and the options of a
+// permission.
 type terminalCall struct {
+	Options         []struct{ Kind, OptionID string }
 	TerminalID      string
 	Command         string
 	Args            []string
@@ -260,12 +271,20 @@ func (c *rawClient) serve(method string, req terminalCall) func() (map[string]an
 	defer c.mu.Unlock()
 	t := c.terminals[req.TerminalID]
 	switch {
+	case method == "session/request_permission":
+		outcome := map[string]any{"outcome": "cancelled"}
+		for _, o := range req.Options {
+			if o.Kind == c.habits.Permit {
+				outcome = map[string]any{"outcome": "selected", "optionId": o.OptionID}
+			}
+		}
+		return func() (map[string]any, error) { return map[string]any{"outcome": outcome}, nil }
 	case method == "terminal/create":
 		return func() (map[string]any, error) { return c.create(req) }
 	case t == nil:
 		c.fault("%s names %q, which is no terminal now", method, req.TerminalID)
 	case method == "terminal/output":
-		return func() (map[string]any, error) { return t.output(c.drained, c.noExit), nil }
+		return func() (map[string]any, error) { return t.output(c.habits.Drained, c.habits.NoExit), nil }
 	case method == "terminal/wait_for_exit":
 		return func() (map[string]any, error) { <-t.exited; return t.status(), nil }
 	case method == "terminal/release":
@@ -273,23 +292,26 @@ func (c *rawClient) serve(method string, req terminalCall) func() (map[string]an
 		c.releases[req.TerminalID]++
 		fallthrough
 	case method == "terminal/kill":
-		return func() (map[string]any, error) { t.kill(c.shellOnly); return map[string]any{}, nil }
+		return func() (map[string]any, error) {
+			t.kill(unix.SignalNum(c.habits.ShellOnly))
+			return map[string]any{}, nil
+		}
 	}
 	return func() (map[string]any, error) { return nil, fmt.Errorf("no %s for %q", method, req.TerminalID) }
 }
 
 func (c *rawClient) create(req terminalCall) (map[string]any, error) {
-	if c.scene.refuse {
-		return nil, errors.New(refusal)
+	if c.refuse {
+		return nil, errors.New(c.refusal())
 	}
-	t, err := newChild(req, c.dir, c.openInput)
+	t, err := newChild(req, c.dir, c.mark, c.habits.OpenInput)
 	if err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := len(c.releases) + 1
-	if c.sameIDs {
+	if c.habits.SameIDs {
 		for n = 1; c.terminals[fmt.Sprintf("terminal-%d", n)] != nil; n++ {
 		}
 	}
@@ -312,7 +334,7 @@ type child struct {
 	truncated bool
 }
 
-func newChild(req terminalCall, dir string, openInput bool) (*child, error) {
+func newChild(req terminalCall, dir, mark string, openInput bool) (*child, error) {
 	t := &child{cmd: exec.Command(req.Command, req.Args...), limit: 1 << 20, exited: make(chan struct{})}
 	if req.OutputByteLimit != nil {
 		t.limit = *req.OutputByteLimit
@@ -321,7 +343,7 @@ func newChild(req terminalCall, dir string, openInput bool) (*child, error) {
 	if req.Cwd != "" {
 		t.cmd.Dir = req.Cwd
 	}
-	t.cmd.Env = os.Environ()
+	t.cmd.Env = append(os.Environ(), mark)
 	for _, e := range req.Env {
 		t.cmd.Env = append(t.cmd.Env, e.Name+"="+e.Value)
 	}

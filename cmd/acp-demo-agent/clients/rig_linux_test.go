@@ -163,7 +163,7 @@ type ending struct {
 // rig returns a rig for a client of this kind.
 func (k kind) rig(t *testing.T) *rig {
 	t.Helper()
-	if k.raw == nil {
+	if !k.raw {
 		installed(t, nodePath) // or there is no need to build
 	}
 	path, err := buildAgent()

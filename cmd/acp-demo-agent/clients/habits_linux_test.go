@@ -1,0 +1,231 @@
+package clients_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/termbridge/termbridge/cmd/acp-demo-agent/agent"
+	"github.com/termbridge/termbridge/terminal"
+)
+
+// open starts a client with habits, for a test that gives the orders itself.
+func (k kind) open(t *testing.T, s scene) *rig {
+	t.Helper()
+	r := k.rig(t)
+	k.begin(r, s)
+	return r
+}
+
+// shut ends the client and checks what play does.
+func (r *rig) shut(s scene) {
+	r.Helper()
+	r.stdin.Close()
+	r.exits()
+	r.nothingWith(r.mark)
+	r.audit(s)
+}
+
+// answered waits until so many prompts are, and returns how.
+func (r *rig) answered(n int) (stops []string) {
+	r.Helper()
+	r.until(fmt.Sprintf("%d answers", n), func(wire []message) bool {
+		stops = answers(wire)
+		return len(stops) >= n
+	})
+	return stops
+}
+
+// Over any link, a cancel is for the prompts that came before it, and the prompt
+// that follows at once runs: Stop pressed twice, Stop behind an answer, and Stop
+// with the next prompt right behind it.
+func TestInterruptAndSend(t *testing.T) {
+	each(t, ours, func(t *testing.T, k kind) {
+		for _, link := range []int64{0, 25} {
+			s := scene{habits: habits{Link: link}, early: true}
+			r := k.open(t, s)
+			const rounds = 4
+			var want []string
+			for n := range rounds {
+				r.order(order{Prompt: "!exec sleep 300"})
+				if n%2 == 0 { // it runs; or the cancel is right behind it
+					r.running(r.mark, "sleep 300")
+				}
+				r.order(order{Cancel: true})
+				if n == 0 {
+					r.order(order{Cancel: true})
+				}
+				r.order(order{Prompt: fmt.Sprintf("!echo round %d", n)})
+				r.answered(2*n + 2)
+				r.order(order{Cancel: true}) // of nothing
+				want = append(want, "cancelled", "end_turn")
+			}
+			r.order(order{Prompt: "!echo last"})
+			stops := r.answered(2*rounds + 1)
+			slices.Sort(stops) // two answers at once come in any order
+			want = append(want, "end_turn")
+			slices.Sort(want)
+			check(t, "answers", stops, want)
+			for n := range rounds {
+				r.result(fmt.Sprintf("echo round %d", n), terminal.Exited, fmt.Sprintf("round %d\n", n))
+			}
+			r.result("echo last", terminal.Exited, "last\n")
+			r.shut(s)
+		}
+	})
+}
+
+// Of any number of overlapping prompts the newest wins.
+func TestOverlappingPrompts(t *testing.T) {
+	each(t, ours, func(t *testing.T, k kind) {
+		s := scene{early: true}
+		r := k.open(t, s)
+		for n := range 5 {
+			r.order(order{Prompt: fmt.Sprintf("!echo %d; exec sleep 300", n)})
+			time.Sleep(time.Duration(n%2) * 300 * time.Millisecond) // apart, or at once
+		}
+		r.order(order{Prompt: "!echo newest"})
+		stops := r.answered(6)
+		slices.Sort(stops)
+		check(t, "answers", stops, []string{"cancelled", "cancelled", "cancelled", "cancelled", "cancelled", "end_turn"})
+		r.result("echo newest", terminal.Exited, "newest\n")
+		r.shut(s)
+	})
+}
+
+// A request that is too long for the connection is answered, and only that fails.
+func TestLongRequest(t *testing.T) {
+	each(t, ours, func(t *testing.T, k kind) {
+		s := scene{}
+		r := k.open(t, s)
+		r.order(order{Prompt: "!true " + strings.Repeat("x", 11<<20)})
+		r.order(order{Prompt: "!echo on"})
+		r.answered(1)
+		var failure string
+		r.until("an error", func(wire []message) bool {
+			for _, m := range wire {
+				if m.from == "agent" && m.Error != nil {
+					failure = m.Error.Message
+					return true
+				}
+			}
+			return false
+		})
+		if !strings.Contains(failure, "bytes") {
+			t.Errorf("the error says %q", failure)
+		}
+		r.result("echo on", terminal.Exited, "on\n")
+		r.shut(s)
+	})
+}
+
+// Optional members of a wrong type cost nothing: not the initialize, not a
+// cancel, not the output and exit of a command.
+func TestWrongTypes(t *testing.T) {
+	params := func(method, member string, value any) habits {
+		return habits{Params: map[string]map[string]any{method: {member: value}}}
+	}
+	answer := func(method, member string, value any) habits {
+		return habits{Answers: map[string]map[string]any{method: {member: value}}}
+	}
+	status := func(code, signal any) any { return map[string]any{"exitCode": code, "signal": signal} }
+	each(t, ours, func(t *testing.T, k kind) {
+		for name, h := range map[string]habits{
+			"clientInfo is text":        params("initialize", "clientInfo", "x"),
+			"fs is a list":              params("initialize", "clientCapabilities", map[string]any{"terminal": true, "fs": []any{}}),
+			"_meta of initialize":       params("initialize", "_meta", []any{}),
+			"_meta of a prompt":         params("session/prompt", "_meta", "x"),
+			"_meta of a cancel":         params("session/cancel", "_meta", []any{}),
+			"_meta of an output":        answer("terminal/output", "_meta", 7),
+			"a number as signal":        answer("terminal/output", "exitStatus", status(0, 9)),
+			"text as exit code":         answer("terminal/output", "exitStatus", status("0", nil)),
+			"a list as exitStatus":      answer("terminal/output", "exitStatus", []any{}),
+			"text as exit code of wait": answer("terminal/wait_for_exit", "exitCode", "0"),
+			"_meta of a create":         answer("terminal/create", "_meta", true),
+			"_meta of a kill":           answer("terminal/kill", "_meta", "x"),
+		} {
+			s := scene{habits: h}
+			r := k.open(t, s)
+			r.order(order{Prompt: "!echo out"})
+			r.answered(1)
+			c := r.card("echo out")
+			check(t, name+": output", c.report.Output, "out\n")
+			if o := c.report.Outcome; o != terminal.Exited && o != terminal.Unknown || o == terminal.Exited && *c.report.ExitCode != 0 {
+				t.Errorf("%s: %s, %v", name, o, c.report.ExitCode)
+			}
+			r.order(order{Prompt: "!exec sleep 300"})
+			r.running(r.mark, "sleep 300")
+			r.order(order{Cancel: true})
+			check(t, name+": answers", r.answered(2), []string{"end_turn", "cancelled"})
+			r.shut(s)
+		}
+	})
+}
+
+// A log that nobody reads blocks nothing: not a prompt, not Stop.
+func TestUnreadLog(t *testing.T) {
+	each(t, ours, func(t *testing.T, k kind) {
+		s := scene{habits: habits{Unread: true}}
+		r := k.open(t, s)
+		r.order(order{Notify: "no/such/notification", Times: 3000})
+		r.order(order{Prompt: "!echo one"})
+		r.answered(1)
+		r.order(order{Prompt: "!exec sleep 300"})
+		r.running(r.mark, "sleep 300")
+		r.order(order{Cancel: true})
+		check(t, "answers", r.answered(2), []string{"end_turn", "cancelled"})
+		r.shut(s)
+	})
+}
+
+// The agent asks under ids that no client counts to, and offers options under
+// ids that say what they mean.
+func TestPermission(t *testing.T) {
+	each(t, ours, func(t *testing.T, k kind) {
+		for permit, want := range map[string]terminal.Outcome{
+			"allow_once": terminal.Exited, "allow_always": terminal.Exited, "reject_once": terminal.Failed, "": terminal.Failed,
+		} {
+			s := scene{habits: habits{Permit: permit}, args: []string{"--ask"}}
+			r := k.open(t, s)
+			r.order(order{Prompt: "run --env PATH=/x:/usr/bin:/bin -- echo $PATH\n!echo two"})
+			stops := r.answered(1)
+			c := r.card("echo $PATH")
+			check(t, permit+": title", c.title, "[PATH=/x:/usr/bin:/bin] echo $PATH")
+			if permit == "" { // the client closes the question
+				t.Logf("closed: %s, %s", stops, c.report.Outcome)
+			} else {
+				check(t, permit+": outcome", c.report.Outcome, want)
+				check(t, permit+": answers", stops, []string{"end_turn"})
+			}
+			for _, m := range r.wire {
+				if m.Method != "session/request_permission" {
+					continue
+				}
+				if *m.ID < 1<<30 {
+					t.Errorf("the agent asks under the id %d", *m.ID)
+				}
+				var params struct {
+					Options  []struct{ OptionID string }
+					ToolCall struct {
+						Title    string
+						RawInput agent.RunInput
+					}
+				}
+				var raw struct{ Params json.RawMessage }
+				if err := json.Unmarshal([]byte(m.raw), &raw); err != nil {
+					t.Fatal(err)
+				}
+				if err := json.Unmarshal(raw.Params, &params); err != nil {
+					t.Fatal(err)
+				}
+				if strings.HasSuffix(params.ToolCall.Title, "$PATH") {
+					check(t, permit+": env", params.ToolCall.RawInput.Env, map[string]string{"PATH": "/x:/usr/bin:/bin"})
+				}
+			}
+			r.shut(s)
+		}
+	})
+}
