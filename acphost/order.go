@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/coder/acp-go-sdk"
+
+	"github.com/termbridge/termbridge/acpwire"
 )
 
 // orderWait bounds how long a request waits for the updates that came before it.
@@ -22,8 +24,9 @@ const orderWait = time.Second
 // overtake the very update that embeds the terminal, which is then an error, and a
 // permission request the card that it is about.
 //
-// Reader also opens the sessions that the agent makes, see [Host.OpenSession]. A
-// Host has one Reader.
+// Reader also opens the sessions that the agent makes, see [Host.OpenSession], and
+// has optional members of the wrong type count as absent, of which one costs the
+// whole message in the SDK. A Host has one Reader.
 //
 //	acp.NewClientSideConnection(client, stdin, host.Reader(stdout))
 func (h *Host) Reader(r io.Reader) io.Reader {
@@ -47,6 +50,7 @@ func (r *orderedReader) Read(p []byte) (int, error) {
 			return 0, r.err
 		}
 		r.rest, r.err = r.line()
+		r.rest = acpwire.ForClient(r.rest)
 		r.pass(r.rest)
 	}
 	n := copy(p, r.rest)

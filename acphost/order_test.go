@@ -1,7 +1,9 @@
 package acphost_test
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -17,6 +19,7 @@ import (
 	"github.com/termbridge/termbridge/acphost"
 	"github.com/termbridge/termbridge/fakeconn"
 	"github.com/termbridge/termbridge/terminal"
+	"github.com/termbridge/termbridge/terminal/memterm"
 )
 
 // A release that comes right behind the update that embeds its terminal must
@@ -204,4 +207,46 @@ func TestReaderPassesErrorsOn(t *testing.T) {
 		t.Errorf("ReadAll returned %v", err)
 	}
 	h.Close()
+}
+
+// An optional member of the wrong type costs no message: not an update, not a
+// create, not a question.
+func TestMembersOfAWrongType(t *testing.T) {
+	mem := memterm.New(&memterm.Options{Programs: fakeconn.Programs()})
+	defer mem.Close()
+	h := acphost.New(func(acp.SessionId) terminal.Manager { return mem }, nil)
+	defer h.Close()
+	fromAgent, toClient := io.Pipe()
+	fromClient, toAgent := io.Pipe()
+	acp.NewClientSideConnection(editor{h}, toAgent, h.Reader(fromAgent))
+	answers := bufio.NewScanner(fromClient)
+	ask := func(method, params string) string {
+		fmt.Fprintf(toClient, `{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`+"\n", method, params)
+		if !answers.Scan() {
+			t.Fatal(answers.Err())
+		}
+		return answers.Text()
+	}
+	var created struct{ Result struct{ TerminalID string } }
+	answer := ask("terminal/create", `{"sessionId":"s","command":"spam","args":["1000"],"env":"none","outputByteLimit":"64","_meta":[]}`)
+	if json.Unmarshal([]byte(answer), &created); created.Result.TerminalID == "" {
+		t.Fatalf("create is answered %s", answer)
+	}
+	id := created.Result.TerminalID
+	ask("terminal/wait_for_exit", fmt.Sprintf(`{"sessionId":"s","terminalId":%q,"_meta":7}`, id))
+	if answer := ask("terminal/output", fmt.Sprintf(`{"sessionId":"s","terminalId":%q}`, id)); !strings.Contains(answer, `"truncated":true`) {
+		t.Errorf("the limit is lost: %s", answer)
+	}
+	fmt.Fprintf(toClient, `{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","_meta":[],"update":{"sessionUpdate":"tool_call",`+
+		`"toolCallId":"c","title":"title","status":"pending","locations":"none","_meta":"x","content":[`+
+		`{"type":"content","content":{"type":"text","text":"text","annotations":[]}},{"type":"terminal","terminalId":%q,"_meta":[]}]}}}`+"\n", id)
+	if answer := ask("session/request_permission", `{"sessionId":"s","options":[],"toolCall":{"toolCallId":"c","title":7,"kind":[]}}`); !strings.Contains(answer, `"outcome"`) {
+		t.Errorf("the question is answered %s", answer)
+	}
+	c, ok := h.Card("s", "c")
+	if !ok || c.Title != "title" || c.Text != "text" || len(c.Terminals) != 1 {
+		t.Errorf("the card is %+v", c)
+	}
+	toClient.Close()
+	toAgent.Close()
 }

@@ -239,9 +239,6 @@ func signal(e terminal.Exit) *string {
 func (x *source) output(ctx context.Context) (out string, truncated bool, exit *terminal.Exit, err error) {
 	var last terminal.Output
 	out, truncated, err = snapshot(x.limit, func(cursor int64) (terminal.Output, error) {
-		if ctx.Err() != nil { // a read that does not wait need not look
-			return terminal.Output{}, context.Cause(ctx)
-		}
 		last, err = x.t.ReadOutput(ctx, cursor, 0)
 		return last, err
 	})
