@@ -11,11 +11,13 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 
 	"github.com/coder/acp-go-sdk"
 
@@ -90,19 +92,20 @@ func runDemo(args []string) int {
 	defer stop()
 
 	_, noColor := os.LookupEnv("NO_COLOR")
+	width, isTerminal := terminalWidth(os.Stdout)
 	out := &output{w: os.Stdout}
 	d := &demo{
-		screen:   newScreen(out, !noColor && isTerminal(os.Stdout)),
+		screen:   newScreen(out, width, !noColor && isTerminal),
 		sabotage: *sabotage,
 	}
-	d.screen.line("An ACP agent runs shell commands, and this program is its client, too.")
+	d.screen.line(plain, "An ACP agent runs shell commands, and this program is its client, too.")
 	failed := false
 	if d.sabotage != "" {
 		scenes = scenes[:1] // enough to measure
 	}
 	for _, s := range scenes {
 		if err := d.play(ctx, s); err != nil {
-			d.screen.line(d.screen.style(red, fmt.Sprintf("%s: %v", s.presentation, err)))
+			d.screen.line(red, fmt.Sprintf("%s: %v", s.presentation, err))
 			failed = true
 			break
 		}
@@ -149,7 +152,7 @@ var token = rand.Text()
 // play starts an agent and tells it the story as a client of one kind.
 func (d *demo) play(ctx context.Context, s scene) (err error) {
 	d.screen.heading(s.heading)
-	d.screen.line(s.remark)
+	d.screen.line(plain, s.remark)
 	d.screen.next()
 
 	env := execenv.Env{}.InheritSafe().With(map[string]string{tokenName: token})
@@ -282,6 +285,9 @@ func (p *player) session(ctx context.Context) error {
 	if _, closeErr := p.conn.CloseSession(ctx, acp.CloseSessionRequest{SessionId: p.id}); closeErr != nil {
 		err = errors.Join(err, fmt.Errorf("session/close: %w", closeErr))
 	}
+	if err == nil {
+		err = p.leftBehind(ctx)
+	}
 	return err
 }
 
@@ -367,6 +373,34 @@ func (p *player) leaveBehind(ctx context.Context) error {
 	return p.row(err, "left running", r, expect(r, terminal.Running, ""))
 }
 
+// leftBehind looks what has become of that: the agent cannot say, but its process
+// is gone, and a terminal shows how it ended.
+func (p *player) leftBehind(ctx context.Context) error {
+	row, cards := &p.rows[len(p.rows)-1], p.client.Cards(p.id)
+	card := cards[len(cards)-1]
+	running := func() bool {
+		left, err := processesWith(tokenName + "=" + token)
+		return err != nil || slices.ContainsFunc(left, func(proc terminal.Proc) bool { return strings.HasSuffix(proc.Command, "sleep 300") })
+	}
+	for end := time.Now().Add(2 * time.Second); running(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) || ctx.Err() != nil {
+			row.wrong = "it should have ended with its session"
+			return context.Cause(ctx)
+		}
+	}
+	row.report.Outcome = terminal.Stopped
+	row.report.DurationMS = time.Since(card.Announced).Milliseconds()
+	for _, view := range card.Terminals {
+		if view.Exit != nil {
+			row.report.ExitCode, row.report.Signal = view.Exit.Code, nil
+			if view.Exit.Signal != "" {
+				row.report.Signal = &view.Exit.Signal
+			}
+		}
+	}
+	return nil
+}
+
 // prompt sends a prompt of one line and returns the rawOutput of its tool call,
 // decoded and as it came, when everything of it is on the screen.
 func (p *player) prompt(ctx context.Context, line string) (r agent.Report, raw json.RawMessage, err error) {
@@ -442,51 +476,69 @@ func (d *demo) sum() (ok bool) {
 			Env: execenv.Env{}.With(map[string]string{tokenName: token}),
 		})
 		if err := orphan.Start(); err != nil {
-			d.screen.line(err.Error())
+			d.screen.line(red, err.Error())
 			return false
 		}
 	}
 	d.screen.heading("Summary")
 	ok = true
-	var table strings.Builder
-	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "CLIENT\tSTEP\tSEEN AS\tOUTCOME\tEXIT\tTIME")
+	for line := range strings.Lines(d.table()) {
+		d.screen.row(strings.TrimSpace(line))
+	}
 	for _, r := range d.rows {
+		if r.wrong != "" {
+			ok = false
+			d.screen.line(red, fmt.Sprintf("%s, %s: %s", r.scene, r.step, r.wrong))
+		}
+	}
+	left, err := processesLeft()
+	if err != nil {
+		d.screen.line(red, fmt.Sprintf("processes cannot be counted: %v", err))
+	}
+	for _, proc := range left {
+		d.screen.line(red, "left: "+proc.String())
+	}
+	d.screen.line(plain, "")
+	verdict := fmt.Sprintf("%d terminals leaked, %d processes left", d.leaked, len(left))
+	ok = ok && err == nil && d.leaked == 0 && len(left) == 0
+	if ok {
+		d.screen.line(bold, verdict)
+	} else {
+		d.screen.line(red, verdict)
+	}
+	return ok
+}
+
+// table returns the rows of the summary, in two forms: where there is no room for
+// all columns, each client has a table of its own, without how it sees each
+// command.
+func (d *demo) table() string {
+	var wide, narrow strings.Builder
+	w, n := tabwriter.NewWriter(&wide, 0, 0, 2, ' ', 0), tabwriter.NewWriter(&narrow, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "CLIENT\tSTEP\tSEEN AS\tOUTCOME\tEXIT\tTIME")
+	fmt.Fprintln(n, "STEP\tOUTCOME\tEXIT\tTIME")
+	for i, r := range d.rows {
 		exit := "-"
 		if r.report.ExitCode != nil {
 			exit = fmt.Sprint(*r.report.ExitCode)
 		} else if r.report.Signal != nil {
 			exit = *r.report.Signal
 		}
-		seconds := float64(r.report.DurationMS) / 1000
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%.1fs\n", r.scene, r.step, r.report.Transport, r.report.Outcome, exit, seconds)
+		end := fmt.Sprintf("%s\t%s\t%.1fs", r.report.Outcome, exit, float64(r.report.DurationMS)/1000)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", r.scene, r.step, r.report.Transport, end)
+		if i == 0 || r.scene != d.rows[i-1].scene {
+			fmt.Fprintf(n, "%s:\t\t\t\n", r.scene)
+		}
+		fmt.Fprintf(n, "%s\t%s\n", r.step, end)
 	}
 	w.Flush()
-	for line := range strings.Lines(table.String()) {
-		d.screen.line(strings.TrimSpace(line))
-	}
-	for _, r := range d.rows {
-		if r.wrong != "" {
-			ok = false
-			d.screen.line(d.screen.style(red, fmt.Sprintf("%s, %s: %s", r.scene, r.step, r.wrong)))
+	n.Flush()
+	for line := range strings.Lines(wide.String()) {
+		if utf8.RuneCountInString(strings.TrimSpace(line)) > d.screen.width {
+			return narrow.String()
 		}
 	}
-	left, err := processesLeft()
-	if err != nil {
-		d.screen.line(d.screen.style(red, fmt.Sprintf("processes cannot be counted: %v", err)))
-	}
-	for _, proc := range left {
-		d.screen.line(d.screen.style(red, clip("left: "+proc.String(), screenWidth)))
-	}
-	d.screen.line("")
-	verdict := fmt.Sprintf("%d terminals leaked, %d processes left", d.leaked, len(left))
-	ok = ok && err == nil && d.leaked == 0 && len(left) == 0
-	if ok {
-		d.screen.line(d.screen.style(bold, verdict))
-	} else {
-		d.screen.line(d.screen.style(red, verdict))
-	}
-	return ok
+	return wide.String()
 }
 
 // processesLeft returns the processes of this run that are left, once what is

@@ -20,6 +20,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"syscall"
@@ -79,7 +80,18 @@ func run(args []string) int {
 		return err
 	})
 	ask := fs.Bool("ask", false, "")
-	stateDir := fs.String("state", defaultStateDir(), "")
+	stateDir := defaultStateDir()
+	fs.Func("state", "", func(dir string) (err error) {
+		switch dir {
+		case "":
+			return errors.New("it is a directory, or off")
+		case "off":
+			stateDir = ""
+		default:
+			stateDir, err = filepath.Abs(dir) // where the agent was started
+		}
+		return err
+	})
 	logFile := fs.String("log", "", "")
 	version := fs.Bool("version", false, "")
 	if status, done := parse(fs, args, usage); done {
@@ -89,16 +101,13 @@ func run(args []string) int {
 		fmt.Printf("acp-demo-agent %s %s %s/%s\n", buildVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		return exitOK
 	}
-	if *stateDir == "off" {
-		*stateDir = ""
-	}
 	logger, closeLog, err := openLog(*logFile)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "acp-demo-agent: %v\n", err)
 		return exitUsage
 	}
 	defer closeLog()
-	if isTerminal(os.Stdin) {
+	if _, ok := terminalWidth(os.Stdin); ok {
 		fmt.Fprintln(os.Stderr, "acp-demo-agent: I speak ACP and wait for a client; for something to see, run: acp-demo-agent demo")
 	}
 
@@ -110,7 +119,7 @@ func run(args []string) int {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
 	err = agent.Serve(ctx, os.Stdin, os.Stdout, &agent.Options{
-		Policy: policy, Ask: *ask, StateDir: *stateDir, Profiles: profiles, Version: buildVersion(), Logger: logger,
+		Policy: policy, Ask: *ask, StateDir: stateDir, Profiles: profiles, Version: buildVersion(), Logger: logger,
 	})
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "acp-demo-agent: %v\n", err)
@@ -160,9 +169,13 @@ func parse(fs *flag.FlagSet, args []string, usage string) (status int, done bool
 		fmt.Print(usage)
 		return exitOK, true
 	}
-	fmt.Fprintf(os.Stderr, "%s: %v\n\n%s", fs.Name(), err, usage)
+	fmt.Fprintf(os.Stderr, "%s: %s\n\n%s", fs.Name(), flagName.ReplaceAllString(err.Error(), "${1}--$2"), usage)
 	return exitUsage, true
 }
+
+// flagName is a flag in an error of package flag, which writes one dash where the
+// usage has two.
+var flagName = regexp.MustCompile(`^(flag .*: |invalid .* for (?:flag )?)-([^-\s:]+)`)
 
 // openLog returns the logger: everything to a file, or warnings to stderr.
 // Standard output is the protocol.

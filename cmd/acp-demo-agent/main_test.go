@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -64,6 +65,7 @@ type rig struct {
 type rigOptions struct {
 	args     []string
 	env      map[string]string
+	dir      string // where it is started
 	terminal bool
 	wrap     func(acp.Client) acp.Client
 }
@@ -79,7 +81,7 @@ func start(t *testing.T, o rigOptions) *rig {
 	r.host = acphost.New(func(acp.SessionId) terminal.Manager { return manager }, &acphost.Options{TTY: true})
 	env := execenv.Env{}.InheritSafe().With(map[string]string{"XDG_STATE_HOME": t.TempDir(), tokenName: value}).With(o.env)
 	r.process = r.local.Command(context.Background(), execenv.Spec{
-		Path: "acp-demo-agent", Args: o.args, Env: env, Stderr: r.stderr, Group: true,
+		Path: "acp-demo-agent", Args: o.args, Dir: o.dir, Env: env, Stderr: r.stderr, Group: true,
 	})
 	var err1, err2 error
 	r.stdin, err1 = r.process.StdinPipe()
@@ -441,17 +443,21 @@ func TestRefusedCreateRunsNothing(t *testing.T) {
 	wantCode(t, r.exits(), exitOK, r.stderr)
 }
 
-// A terminal gets colours unless NO_COLOR says no, and lines that fit 80
-// columns.
+// A terminal gets colours unless NO_COLOR says no, and lines that use the width
+// there is.
 func TestDemoOnATerminal(t *testing.T) {
 	t.Parallel()
-	for _, noColor := range []bool{false, true} {
-		t.Run(fmt.Sprintf("NO_COLOR=%v", noColor), func(t *testing.T) {
+	for _, tt := range []struct {
+		columns int
+		noColor bool
+		uses    int // columns, and no more
+	}{{30, false, 38}, {40, true, 38}, {80, false, 78}, {200, true, 118}} {
+		t.Run(fmt.Sprintf("%d columns", tt.columns), func(t *testing.T) {
 			t.Parallel()
 			manager := localterm.New(nil)
 			defer manager.Close()
-			cmd := terminal.Command{Args: []string{"acp-demo-agent", "demo"}, TTY: true}
-			if noColor {
+			cmd := terminal.Command{Args: []string{"acp-demo-agent", "demo"}, TTY: true, Size: terminal.Size{Rows: 24, Cols: tt.columns}}
+			if tt.noColor {
 				cmd.Env = map[string]string{"NO_COLOR": "1"}
 			}
 			term, err := manager.Start(t.Context(), cmd)
@@ -465,16 +471,51 @@ func TestDemoOnATerminal(t *testing.T) {
 			if info := term.Info(); !info.Exit.Success() {
 				t.Errorf("the demo ended with %s:\n%s", info.Exit, &out)
 			}
-			if colours := strings.Contains(out.String(), "\x1b["); colours == noColor {
+			if colours := strings.Contains(out.String(), "\x1b["); colours == tt.noColor {
 				t.Errorf("colours: %v", colours)
 			}
-			for line := range strings.Lines(view.Plain(out.String())) {
-				if n := utf8.RuneCountInString(strings.TrimRight(line, "\r\n")); n > 80 {
+			text, longest := view.Plain(out.String()), 0
+			for line := range strings.Lines(text) {
+				n := utf8.RuneCountInString(strings.TrimRight(line, "\r\n"))
+				if longest = max(longest, n); n > tt.uses {
 					t.Errorf("%d columns: %s", n, line)
+				}
+			}
+			if longest < tt.uses {
+				t.Errorf("the longest line has %d of %d columns", longest, tt.uses)
+			}
+			if narrow := regexp.MustCompile(`(?m)^text:\s*$`).MatchString(text); narrow != (tt.uses < 60) {
+				t.Errorf("a table for each client: %v", narrow)
+			}
+			for _, want := range []string{" t3 │ got hello", "│ compiling 3 of 3", "0 terminals leaked, 0 processes left"} {
+				if !strings.Contains(text, want) {
+					t.Errorf("no %q in\n%s", want, text)
 				}
 			}
 		})
 	}
+}
+
+// A relative state directory is one of where the agent was started.
+func TestRelativeStateDirectory(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	o := rigOptions{args: []string{"--state", "kept/here"}, dir: dir}
+	r := start(t, o)
+	r.ask("!echo x")
+	r.stdin.Close()
+	wantCode(t, r.exits(), exitOK, r.stderr)
+	path := filepath.Join(dir, "kept", "here", string(r.id)+".json")
+	if err := os.Truncate(path, 0); err != nil { // it must be there
+		t.Fatal(err)
+	}
+	second := start(t, o)
+	_, err := second.conn.LoadSession(t.Context(), acp.LoadSessionRequest{SessionId: r.id, Cwd: dir, McpServers: []acp.McpServer{}})
+	if err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("the error is %v, want it to name %s", err, path)
+	}
+	second.stdin.Close()
+	wantCode(t, second.exits(), exitOK, second.stderr)
 }
 
 // A session outlives the agent, in the user's state directory.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -13,18 +14,21 @@ import (
 	"github.com/termbridge/termbridge/terminal"
 )
 
-// screenWidth is what the demo's lines fit in.
-const screenWidth = 78
+// The columns of the screen: those of the terminal, within bounds; two are left
+// free. Without a terminal there are 80.
+const minColumns, defaultColumns, maxColumns = 40, 80, 120
 
 // A screen draws what the user of the demo's client sees, line by line, so that
 // it can be read in a log as well as on a terminal.
 type screen struct {
 	color bool
+	width int // of a line
 
 	mu sync.Mutex
 	// guards following
 	w        io.Writer
-	open     bool // a line of output has no end yet
+	open     bool   // a line of output has no end yet
+	openID   string // whose it is
 	cards    map[acp.ToolCallId]*drawn
 	ended    map[string]bool // terminals whose command has ended
 	held     []string        // messages that wait for the output before them
@@ -36,33 +40,45 @@ type screen struct {
 type drawn struct {
 	text      string
 	terminals []string
-	live      bool // its output comes from terminals, not from text
-	over      bool // it has said how its command ended
+	live      bool   // its output comes from terminals, not from text
+	over      bool   // it has said how its command ended
+	id        string // of its command, if that runs in the background
 }
 
-func newScreen(w io.Writer, color bool) *screen {
-	return &screen{w: w, color: color, cards: map[acp.ToolCallId]*drawn{}, ended: map[string]bool{}}
+func newScreen(w io.Writer, columns int, color bool) *screen {
+	columns = min(max(cmp.Or(columns, defaultColumns), minColumns), maxColumns)
+	return &screen{w: w, width: columns - 2, color: color, cards: map[acp.ToolCallId]*drawn{}, ended: map[string]bool{}}
 }
 
-// Styles, as the parameters of an SGR sequence.
+// A style is the parameters of an SGR sequence.
+type style string
+
 const (
-	bold = "1"
-	dim  = "2"
-	red  = "31"
+	plain style = ""
+	bold  style = "1"
+	dim   style = "2"
+	red   style = "31"
 )
 
-func (s *screen) style(style, text string) string {
-	if !s.color {
+func (s *screen) styled(style style, text string) string {
+	if !s.color || style == plain {
 		return text
 	}
-	return "\x1b[" + style + "m" + text + "\x1b[0m"
+	return "\x1b[" + string(style) + "m" + text + "\x1b[0m"
 }
 
-// line writes a line of its own.
-func (s *screen) line(text string) {
+// line writes text in lines of its own, as many as it takes.
+func (s *screen) line(style style, text string) {
+	for _, line := range wrap(text, s.width) {
+		s.row(s.styled(style, line))
+	}
+}
+
+// row writes a line that fits.
+func (s *screen) row(line string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.drawLine(text)
+	s.drawLine(line)
 }
 
 func (s *screen) drawLine(text string) {
@@ -75,14 +91,18 @@ func (s *screen) drawLine(text string) {
 
 // heading begins a part of the story.
 func (s *screen) heading(text string) {
-	s.line("")
-	s.line(s.style(bold, text+" "+strings.Repeat("─", max(0, screenWidth-1-utf8.RuneCountInString(text)))))
+	s.row("")
+	line := clip(text, s.width)
+	if rest := s.width - 1 - utf8.RuneCountInString(line); rest > 0 {
+		line += " " + strings.Repeat("─", rest)
+	}
+	s.row(s.styled(bold, line))
 }
 
 // event draws what the client does.
 func (s *screen) event(text string) {
-	s.line("")
-	s.line("  " + s.style(bold, "› "+clip(text, screenWidth-4)))
+	s.row("")
+	s.row("  " + s.styled(bold, "› "+clip(text, s.width-4)))
 }
 
 // show draws an event; see acphost.Options.Show.
@@ -93,7 +113,11 @@ func (s *screen) show(e acphost.Event) {
 	case acphost.ShowCard:
 		s.drawCard(e.Card)
 	case acphost.ShowOutput:
-		s.drawOutput(e.Text)
+		id := ""
+		if d := s.cards[e.ToolCall]; d != nil {
+			id = d.id
+		}
+		s.drawOutput(id, e.Text)
 	case acphost.ShowEnd:
 		s.ended[e.Terminal] = true
 		s.drawMessages()
@@ -114,28 +138,35 @@ func (s *screen) drawCard(c acphost.Card) {
 		d.terminals = append(d.terminals, v.ID)
 		d.live = true
 	}
-	if acphost.Final(c.Status) {
-		raw, _ := c.RawOutput.(map[string]any)
-		d.over = raw["outcome"] != string(terminal.Running)
-	}
 	// Text in place of a terminal's output was seen already.
 	if text := unfenced(c.Text); text != d.text && !d.live {
 		grown, _ := strings.CutPrefix(text, d.text)
-		s.drawOutput(grown)
+		s.drawOutput(d.id, grown)
 		d.text = text
+	}
+	if acphost.Final(c.Status) {
+		raw, _ := c.RawOutput.(map[string]any)
+		if d.over = raw["outcome"] != string(terminal.Running); !d.over && d.id == "" {
+			d.id, _ = raw["id"].(string)
+		}
 	}
 }
 
-// drawOutput draws output of a command as it comes.
-func (s *screen) drawOutput(text string) {
+// drawOutput draws output as it comes: that of the command which the last line
+// has started, or, from the background, of the one with this id.
+func (s *screen) drawOutput(id, text string) {
 	s.output.WriteString(text)
 	text = strings.ReplaceAll(text, "\r\n", "\n")
 	for line := range strings.Lines(text) {
+		if s.open && s.openID != id {
+			fmt.Fprintln(s.w)
+			s.open = false
+		}
 		if !s.open {
-			fmt.Fprint(s.w, "    "+s.style(dim, "│ "))
+			fmt.Fprint(s.w, s.styled(dim, fmt.Sprintf("%3s │ ", id)))
 		}
 		fmt.Fprint(s.w, line)
-		s.open = !strings.HasSuffix(line, "\n")
+		s.open, s.openID = !strings.HasSuffix(line, "\n"), id
 	}
 }
 
@@ -151,8 +182,8 @@ func (s *screen) drawMessages() {
 		}
 	}
 	for _, text := range s.held {
-		for _, line := range wrap(strings.TrimSpace(text), screenWidth-4) {
-			s.drawLine("    " + s.style(dim, line))
+		for _, line := range wrap(text, s.width-4) {
+			s.drawLine("    " + s.styled(dim, line))
 		}
 		s.messages++
 	}
@@ -209,19 +240,28 @@ func clip(s string, n int) string {
 	return string([]rune(s)[:n-1]) + "…"
 }
 
-// wrap breaks text into lines of at most n columns, where it has blanks.
+// wrap breaks text into lines of at most n columns: at blanks, or in a word that
+// is longer than a line.
 func wrap(text string, n int) []string {
-	var lines []string
-	line := ""
+	lines := []string{""}
 	for word := range strings.FieldsSeq(text) {
-		if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > n {
-			lines = append(lines, line)
-			line = ""
+		last := &lines[len(lines)-1]
+		switch room := n - utf8.RuneCountInString(*last) - 1; {
+		case *last == "":
+			*last = word
+		case utf8.RuneCountInString(word) <= room:
+			*last += " " + word
+		default:
+			lines = append(lines, word)
 		}
-		if line != "" {
-			line += " "
+		for {
+			last := []rune(lines[len(lines)-1])
+			if len(last) <= n {
+				break
+			}
+			lines[len(lines)-1] = string(last[:n])
+			lines = append(lines, string(last[n:]))
 		}
-		line += word
 	}
-	return append(lines, clip(line, n))
+	return lines
 }

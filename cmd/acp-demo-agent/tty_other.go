@@ -4,6 +4,6 @@ package main
 
 import "os"
 
-// isTerminal reports whether f is a terminal, as far as can be told without
-// asking the system.
-func isTerminal(f *os.File) bool { return false }
+// terminalWidth returns how many columns the terminal has that f is; false if it
+// is none, as far as can be told without asking the system.
+func terminalWidth(f *os.File) (columns int, ok bool) { return 0, false }

@@ -8,17 +8,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// isTerminal reports whether f is a terminal. It does not use Fd, which would
-// make a pipe that somebody else holds blocking.
-func isTerminal(f *os.File) bool {
+// terminalWidth returns how many columns the terminal has that f is; false if it
+// is none. It does not use Fd, which would make a pipe that somebody else holds
+// blocking.
+func terminalWidth(f *os.File) (columns int, ok bool) {
 	raw, err := f.SyscallConn()
 	if err != nil {
-		return false
+		return 0, false
 	}
-	is := false
 	err = raw.Control(func(fd uintptr) {
-		_, err := unix.IoctlGetWinsize(int(fd), unix.TIOCGWINSZ)
-		is = err == nil
+		size, err := unix.IoctlGetWinsize(int(fd), unix.TIOCGWINSZ)
+		if ok = err == nil; ok {
+			columns = int(size.Col)
+		}
 	})
-	return err == nil && is
+	return columns, err == nil && ok
 }
