@@ -8,14 +8,14 @@ import (
 
 // TestReadme keeps the README's quick start what the compiled example is.
 func TestReadme(t *testing.T) {
-	readme, example := read(t, "README.md"), read(t, "bridge/example_test.go")
+	readme, example := read(t, "README.md"), read(t, "examples/quickstart/main.go")
 	_, rest, found := strings.Cut(readme, "```go\n")
 	snippet, _, closed := strings.Cut(rest, "```")
 	if !found || !closed {
 		t.Fatal("README.md has no Go snippet")
 	}
-	if !strings.Contains(example, snippet) {
-		t.Errorf("the quick start of README.md is not in bridge/example_test.go; copy it from there:\n%s", snippet)
+	if example != snippet {
+		t.Errorf("the quick start of README.md is not examples/quickstart/main.go; copy it from there:\n%s", snippet)
 	}
 }
 

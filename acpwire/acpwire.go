@@ -55,7 +55,7 @@ import (
 	"github.com/termbridge/termbridge/terminal"
 )
 
-// An Agent is an acp.Agent that gets its connection from [Connect].
+// An Agent is an acp.Agent that [Connect] gives its connection.
 type Agent interface {
 	acp.Agent
 
@@ -67,17 +67,21 @@ type Agent interface {
 type Options struct {
 	// Logger gets diagnostics, the SDK's too; nil discards them.
 	Logger *slog.Logger
+
+	// Initialize, if not nil, is called with each initialize of the client,
+	// before the agent's own and before anything behind it is read. An error is
+	// the answer, and the agent is not called.
+	Initialize func(*acp.AgentSideConnection, acp.InitializeRequest) error
 }
 
 // Connect makes the connection of an agent whose client writes to in and reads
-// from out, and gives it to the agent before anything is read. The connection is
-// done when in ends. Options may be nil.
-func Connect(agent Agent, in io.Reader, out io.Writer, o *Options) *acp.AgentSideConnection {
-	var logger *slog.Logger
-	if o != nil {
-		logger = o.Logger
+// from out, and gives it to the agent, if that is an [Agent], before anything is
+// read. The connection is done when in ends. Options may be nil.
+func Connect(agent acp.Agent, in io.Reader, out io.Writer, o *Options) *acp.AgentSideConnection {
+	if o == nil {
+		o = new(Options)
 	}
-	logger = logqueue.New(logger)
+	logger := logqueue.New(o.Logger)
 	ctx, end := context.WithCancelCause(context.Background())
 	g := &guard{
 		agent:    agent,
@@ -97,7 +101,12 @@ func Connect(agent Agent, in io.Reader, out io.Writer, o *Options) *acp.AgentSid
 	// before the agent has it.
 	conn := acp.NewAgentSideConnection(agent, g, g)
 	conn.SetLogger(logger)
-	agent.SetAgentConnection(conn)
+	if a, ok := agent.(Agent); ok {
+		a.SetAgentConnection(conn)
+	}
+	if o.Initialize != nil {
+		g.initialize = func(req acp.InitializeRequest) error { return o.Initialize(conn, req) }
+	}
 	go func() {
 		<-conn.Done()
 		end(terminal.ErrConnectionLost)

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -18,12 +19,14 @@ import (
 // A guard stands between a client and the SDK: it is what the SDK reads from
 // and writes to.
 type guard struct {
-	agent   acp.Agent
-	logger  *slog.Logger
-	in      *bufio.Reader
-	open    chan struct{}   // closed when in may be read
-	ctx     context.Context // of the agent's handlers; it ends with the connection
-	answers chan struct{}   // has one value for each answer of ours that is being written
+	agent  acp.Agent
+	logger *slog.Logger
+	in     *bufio.Reader
+	open   chan struct{}   // closed when in may be read
+	ctx    context.Context // of the agent's handlers; it ends with the connection
+	// initialize is Options.Initialize; nil for none.
+	initialize func(acp.InitializeRequest) error
+	answers    chan struct{} // has one value for each answer of ours that is being written
 
 	// Used by Read, which the SDK calls on one goroutine.
 	line []byte // the line that is being read, reused
@@ -106,11 +109,27 @@ func (g *guard) receive(line []byte) []byte {
 		g.receivePrompt(&m)
 	case m.method == acp.AgentMethodSessionCancel:
 		g.receiveCancel(&m)
+	case m.method == acp.AgentMethodInitialize && g.initialize != nil && m.has(m.id):
+		return g.receiveInitialize(&m)
 	case m.method == methodCancelRequest && g.cancelPrompt(memberOf(m.text(m.params), "requestId")):
 	default:
 		return m.line
 	}
 	return nil
+}
+
+// receiveInitialize is receive for initialize. What the SDK will refuse is left
+// to it.
+func (g *guard) receiveInitialize(m *message) []byte {
+	var req acp.InitializeRequest
+	if json.Unmarshal(m.text(m.params), &req) != nil || req.Validate() != nil {
+		return m.line
+	}
+	if err := g.initialize(req); err != nil {
+		g.answer(m.text(m.id), nil, requestError(err))
+		return nil
+	}
+	return m.line
 }
 
 // handles reports whether the SDK has a use for a notification: it queues 1,024

@@ -121,18 +121,20 @@ type Options struct {
 
 // A Bridge is what an agent has for one connection. Make it with [New].
 type Bridge struct {
+	opts    Options
+	client  acpterm.Client // what is known of it
+	close   once
+	quit    chan struct{}
+	watcher sync.WaitGroup // waits for lost or quit
+
+	// set by initialize, before there is a session
 	conn     acpterm.Conn
-	opts     Options
 	terminal bool            // the client advertised terminal/*
 	display  bool            // the client shows display-only terminals
 	profile  acpterm.Profile // of the client
 	lost     <-chan struct{} // closed when the connection is gone; nil if nobody can tell
 	queue    *updates.Queue
 	limiter  *updates.Limiter
-	client   acpterm.Client // what is known of it
-	close    once
-	quit     chan struct{}
-	watcher  sync.WaitGroup // waits for lost or quit
 
 	mu sync.Mutex
 	// guards following
@@ -147,10 +149,14 @@ type Bridge struct {
 // nil. A conn that has the method Done() <-chan struct{}, as the SDK's has, is
 // watched: when it is done everything ends, and nothing more is sent.
 func New(conn acpterm.Conn, init acp.InitializeRequest, options *Options) *Bridge {
+	b := newBridge(options)
+	b.initialize(conn, init)
+	return b
+}
+
+// newBridge returns a Bridge that waits for initialize.
+func newBridge(options *Options) *Bridge {
 	b := &Bridge{
-		conn:     conn,
-		terminal: init.ClientCapabilities.Terminal,
-		display:  init.ClientCapabilities.Meta["terminal_output"] == true,
 		close:    newOnce(),
 		quit:     make(chan struct{}),
 		sessions: make(map[acp.SessionId]*State),
@@ -187,7 +193,21 @@ func New(conn acpterm.Conn, init acp.InitializeRequest, options *Options) *Bridg
 	if o.Profiles == nil {
 		o.Profiles = acpterm.DefaultProfiles()
 	}
-	b.profile = o.Profiles.Find(init.ClientInfo)
+	return b
+}
+
+// initialize gives the Bridge its connection, whose client sent init. It returns
+// false if it has one.
+func (b *Bridge) initialize(conn acpterm.Conn, init acp.InitializeRequest) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.conn != nil || b.closed {
+		return false
+	}
+	b.conn = conn
+	b.terminal = init.ClientCapabilities.Terminal
+	b.display = init.ClientCapabilities.Meta["terminal_output"] == true
+	b.profile = b.opts.Profiles.Find(init.ClientInfo)
 	if !b.terminal {
 		b.noClient = errNoTerminals
 	}
@@ -199,7 +219,7 @@ func New(conn acpterm.Conn, init acp.InitializeRequest, options *Options) *Bridg
 	if b.lost != nil {
 		b.watcher.Go(b.watch)
 	}
-	return b
+	return true
 }
 
 // maxResult is more than any output has; the sums that it is part of do not
@@ -223,7 +243,7 @@ func (b *Bridge) watch() {
 }
 
 // Session returns the State of a session, whose working directory is cwd, an
-// absolute path. While the session is open it is the same State for the same
+// absolute path; a relative one is an *acp.RequestError for the client. While the session is open it is the same State for the same
 // cwd, and an error for another one. After Close the error wraps
 // [terminal.ErrClosed]. On a lost connection nothing can be started in it.
 func (b *Bridge) Session(id acp.SessionId, cwd string) (*State, error) {
@@ -231,7 +251,7 @@ func (b *Bridge) Session(id acp.SessionId, cwd string) (*State, error) {
 	case id == "":
 		return nil, errors.New("bridge: a session without an id")
 	case !filepath.IsAbs(cwd):
-		return nil, fmt.Errorf("bridge: session %q: working directory %q is not absolute", id, cwd)
+		return nil, acp.NewInvalidParams(map[string]any{"error": fmt.Sprintf("the working directory %q is not an absolute path", cwd)})
 	}
 	if err := updates.CheckID(string(id)); err != nil {
 		return nil, fmt.Errorf("bridge: a session: %w", err)
@@ -244,8 +264,11 @@ func (b *Bridge) Session(id acp.SessionId, cwd string) (*State, error) {
 		}
 		return s, nil
 	}
-	if b.closed {
+	switch {
+	case b.closed:
 		return nil, fmt.Errorf("bridge: %w", terminal.ErrClosed)
+	case b.conn == nil:
+		return nil, badRequest("call initialize first")
 	}
 	s := newState(b, id, cwd)
 	b.sessions[id] = s

@@ -3,6 +3,7 @@ package bridge_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"log"
 	"strconv"
 	"time"
@@ -15,24 +16,25 @@ import (
 
 // An Agent runs each prompt as a shell command.
 type Agent struct {
-	acp.Agent // the methods that do not concern terminals
-	conn      *acp.AgentSideConnection
-	bridge    *bridge.Bridge
-	session   *bridge.State // an agent with several has a map
+	bridge.UnimplementedAgent // the methods that do not concern terminals
+	bridge                    *bridge.Bridge
 }
 
-func (a *Agent) Initialize(_ context.Context, req acp.InitializeRequest) (acp.InitializeResponse, error) {
-	a.bridge = bridge.New(a.conn, req, nil)
+func (a *Agent) Initialize(context.Context, acp.InitializeRequest) (acp.InitializeResponse, error) {
 	return acp.InitializeResponse{ProtocolVersion: acp.ProtocolVersionNumber, AuthMethods: []acp.AuthMethod{}}, nil
 }
 
-func (a *Agent) NewSession(_ context.Context, req acp.NewSessionRequest) (resp acp.NewSessionResponse, err error) {
-	a.session, err = a.bridge.Session("session-1", req.Cwd)
+func (a *Agent) NewSession(_ context.Context, req acp.NewSessionRequest) (acp.NewSessionResponse, error) {
+	_, err := a.bridge.Session("session-1", req.Cwd) // of a client that has only one
 	return acp.NewSessionResponse{SessionId: "session-1"}, err
 }
 
 func (a *Agent) Prompt(ctx context.Context, req acp.PromptRequest) (acp.PromptResponse, error) {
-	return a.session.Turn(ctx, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
+	session, err := a.bridge.State(req.SessionId)
+	if err != nil {
+		return acp.PromptResponse{}, err
+	}
+	return session.Turn(ctx, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
 		line := req.Prompt[0].Text.Text
 		call := t.ToolCall(acp.SessionUpdateToolCall{ToolCallId: "call-1", Title: line, Kind: acp.ToolKindExecute})
 		result, err := call.Exec(ctx, terminal.Command{Line: line, Timeout: time.Minute})
@@ -41,23 +43,27 @@ func (a *Agent) Prompt(ctx context.Context, req acp.PromptRequest) (acp.PromptRe
 			return acp.PromptResponse{}, err
 		}
 		text := fmt.Sprintf("It said %q and ended with %v.", result.Output, result.Exit)
-		return acp.PromptResponse{StopReason: acp.StopReasonEndTurn}, a.session.Update(ctx, acp.UpdateAgentMessageText(text))
+		return acp.PromptResponse{StopReason: acp.StopReasonEndTurn}, session.Update(ctx, acp.UpdateAgentMessageText(text))
 	})
 }
 
-func (a *Agent) Cancel(context.Context, acp.CancelNotification) error { a.session.Cancel(); return nil }
-
-func (a *Agent) CloseSession(context.Context, acp.CloseSessionRequest) (acp.CloseSessionResponse, error) {
-	return acp.CloseSessionResponse{}, a.session.Close()
+func (a *Agent) CloseSession(_ context.Context, req acp.CloseSessionRequest) (acp.CloseSessionResponse, error) {
+	session, err := a.bridge.State(req.SessionId)
+	if err != nil {
+		return acp.CloseSessionResponse{}, err
+	}
+	return acp.CloseSessionResponse{}, session.Close()
 }
 
 // An agent whose commands run in the client's live terminals, or locally where
 // the client has none.
 func Example() {
-	// fakeconn is the editor here. A real agent has
-	//	agent.conn = acp.NewAgentSideConnection(agent, os.Stdout, os.Stdin)
-	editor := fakeconn.New(&fakeconn.Options{Agent: func(conn *acp.AgentSideConnection) acp.Agent {
-		return &Agent{conn: conn}
+	// fakeconn is the editor here. A real agent has os.Stdin and os.Stdout.
+	editor := fakeconn.New(&fakeconn.Options{Serve: func(in io.Reader, out io.Writer) {
+		newAgent := func(b *bridge.Bridge) acp.Agent { return &Agent{bridge: b} }
+		if err := bridge.Serve(context.Background(), in, out, newAgent, nil); err != nil {
+			log.Fatal(err)
+		}
 	}})
 	ctx := context.Background()
 	session, err := editor.NewSession(ctx, "/work")

@@ -78,6 +78,11 @@ type Options struct {
 	// session/close and does nothing else; use [Client.Conn].
 	Agent func(*acp.AgentSideConnection) acp.Agent
 
+	// Serve, if not nil, is the agent's side of the connection in place of Agent:
+	// it speaks ACP until in ends, as bridge.Serve does. [Client.Conn] is nil
+	// then, and [Client.Close] joins it.
+	Serve func(in io.Reader, out io.Writer)
+
 	// NoTerminal makes a client without terminal/*: it does not advertise
 	// them, and does not know the methods. Display makes it advertise and show
 	// display-only terminals.
@@ -130,9 +135,10 @@ type Client struct {
 	opts   Options
 	filter *filter
 	host   *acphost.Host
-	mem    *memterm.Manager // nil with Options.Manager
-	agent  acp.Agent
-	conn   *acp.AgentSideConnection
+	mem    *memterm.Manager         // nil with Options.Manager
+	agent  acp.Agent                // nil with Options.Serve
+	conn   *acp.AgentSideConnection // the same
+	served <-chan struct{}          // closed when the agent's side has ended
 	peer   *acp.ClientSideConnection
 	label  string // of every goroutine that the connection starts
 
@@ -193,14 +199,24 @@ func New(options *Options) *Client {
 		// The wire is empty until New returns, so nothing calls the agent
 		// before there is one.
 		proxy := &proxy{new: c.opts.Agent}
-		if c.opts.Bare {
+		switch {
+		case c.opts.Serve != nil:
+			served := make(chan struct{})
+			c.served = served
+			c.filter.holds.Go(func() {
+				defer close(served)
+				c.opts.Serve(c.filter.to[Agent], c.filter.to[Editor])
+			})
+		case c.opts.Bare:
 			c.conn = acp.NewAgentSideConnection(proxy, c.filter.to[Editor], c.filter.to[Agent])
 			c.conn.SetLogger(c.opts.Logger)
 			proxy.SetAgentConnection(c.conn)
-		} else {
+		default:
 			c.conn = acpwire.Connect(proxy, c.filter.to[Agent], c.filter.to[Editor], &acpwire.Options{Logger: c.opts.Logger})
 		}
-		c.agent = proxy.Agent
+		if c.conn != nil {
+			c.agent, c.served = proxy.Agent, c.conn.Done()
+		}
 		c.peer = acp.NewClientSideConnection(client, c.filter.to[Agent], c.host.Reader(c.filter.to[Editor]))
 		c.peer.SetLogger(c.opts.Logger)
 	})
@@ -213,7 +229,7 @@ func New(options *Options) *Client {
 // process of that side would by exiting. Close joins it.
 func (c *Client) watch() {
 	select {
-	case <-c.conn.Done():
+	case <-c.served:
 		if over(c.inputEnded) {
 			select {
 			case <-c.peer.Done():
@@ -236,12 +252,12 @@ func (c *Client) noteLoss() {
 	case over(c.peer.Done()):
 		a.lost = true
 		a.found(RuleQueue, nil, "the client's SDK gave the connection up: it queues 1,024 updates")
-	case over(c.conn.Done()):
+	case over(c.served):
 		a.lost = true
 	}
 }
 
-// Conn is the agent's side of the connection.
+// Conn is the agent's side of the connection; nil with Options.Serve.
 func (c *Client) Conn() *acp.AgentSideConnection { return c.conn }
 
 // Peer is the client's side of the connection, for what has no method here.

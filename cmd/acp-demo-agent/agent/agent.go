@@ -124,47 +124,13 @@ func (a *Agent) Close() error {
 	return b.Close()
 }
 
-// Serve speaks ACP on in and out until in ends, out breaks or ctx ends. Then it
-// ends every session with all its commands and returns: nil, what Close
-// returned, or why out broke. A pipe or socket that nobody reads any more is
-// broken, whether something is written to it (on Linux) or not. If it was not the
-// end of in that ended it, in is still read from until that comes.
+// Serve speaks ACP on in and out until in ends, out breaks or ctx ends, see
+// [acpwire.Serve]. Then it ends every session with all its commands and returns:
+// nil, what Close returned, or why out broke.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, o *Options) error {
 	a := New(o)
-	w := newLastWriter(out)
-	input, feed := io.Pipe()
-	go func() { // ends with in
-		_, err := io.Copy(feed, in)
-		w.last()
-		feed.CloseWithError(err)
-	}()
-	defer watchReader(out, func() { w.fail(errNoReader) })()
-	conn := acpwire.Connect(a, input, w, &acpwire.Options{Logger: a.opts.Logger})
-
-	select {
-	case <-conn.Done():
-	case <-w.broken:
-		// A client that is gone ends both directions, in any order.
-		select {
-		case <-conn.Done():
-		case <-time.After(bothEnds):
-			feed.Close() // nothing can be asked of the client any more
-			<-conn.Done()
-			return errors.Join(fmt.Errorf("the client stopped listening: %w", w.err), a.Close())
-		}
-	case <-ctx.Done():
-		err := a.Close()
-		w.settle() // the answers to the turns that this has cancelled
-		return err
-	}
-	// The commands are ending already. What was asked just before the end gets
-	// its answer first; the SDK does not tell when that is written.
-	w.settle()
-	return a.Close()
+	return acpwire.Serve(ctx, a, in, out, a.Close, &acpwire.Options{Logger: a.opts.Logger})
 }
-
-// bothEnds is how long the end of the input may come after that of the output.
-const bothEnds = 100 * time.Millisecond
 
 // Initialize implements [acp.Agent].
 func (a *Agent) Initialize(_ context.Context, req acp.InitializeRequest) (acp.InitializeResponse, error) {
