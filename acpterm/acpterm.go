@@ -53,6 +53,7 @@ import (
 	"strconv"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/coder/acp-go-sdk"
 
@@ -95,8 +96,8 @@ type Options struct {
 	// 0 is [terminal.DefaultMaxTerminals].
 	MaxTerminals int
 
-	// OutputLimit is how many bytes of output are kept, and asked of the
-	// client, of a command that does not say; 0 is [terminal.DefaultResultLimit].
+	// OutputLimit is how many bytes of output are kept of a command that does not
+	// say; 0 is [terminal.DefaultResultLimit]. A few more are asked of the client.
 	OutputLimit int
 
 	// ManagerBytes bounds the output kept of ended commands and live ones
@@ -123,6 +124,11 @@ type Options struct {
 
 	// Logger gets what callers are not told; nil discards it.
 	Logger *slog.Logger
+
+	// more is how many bytes more of an output are asked of the client than are
+	// kept: then what is kept tells whether there was more, and not the client,
+	// wherever in a character it cuts.
+	more int
 }
 
 // New returns a Manager whose commands run in the terminals of the client at
@@ -136,6 +142,7 @@ func New(conn Conn, sessionID acp.SessionId, options *Options) *Manager {
 	if o.Client == nil {
 		o.Client = new(Client)
 	}
+	o.more = utf8.UTFMax
 	return newManager(newPeer(conn, sessionID, o.Client), o)
 }
 

@@ -14,7 +14,7 @@ type Client struct {
 	next    time.Time // the next idle read
 	carries bool      // an output had an exit status
 	runs    bool      // a command certainly ran, and its last output had none
-	drains  bool      // an output is given out once
+	buffer  buffer    // what it does with an output that it has given out
 }
 
 // idleRate is how many reads of outputs that nobody waits for are made in a
@@ -62,4 +62,21 @@ func (c *Client) silent() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.runs && !c.carries
+}
+
+// learnBuffer takes what the client does with an output that it has given out.
+func (c *Client) learnBuffer(b buffer) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.buffer = b
+}
+
+// outputs returns what the client does with an output that it has given out.
+func (c *Client) outputs() buffer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.buffer
 }

@@ -9,23 +9,43 @@ import (
 
 // A stream makes one stream of output out of successive snapshots of a client's
 // buffer, each of which may have grown, slid (the start is gone), stopped growing
-// (the end is missing), or been rewritten on a screen. Nothing that was returned
-// once is returned again unless a screen was rewritten above its last line, and
-// what is known to be missing, or may be, is marked with [terminal.GapMark].
+// (the end is missing), been rewritten on a screen, or been drained (it has only what
+// no snapshot before had). Nothing that was returned once is returned again unless a
+// screen was rewritten above its last line, and what is known to be missing, or may
+// be, is marked with [terminal.GapMark].
 type stream struct {
-	limit     int  // bytes asked of the client, and kept here
-	keepsHead bool // the client is known to drop the end, not the start
-	unsure    bool // its word on whether it truncated is not to be trusted
+	limit     int     // bytes asked of the client, and kept here
+	keepsHead bool    // the client is known to drop the end, not the start
+	unsure    bool    // its word on whether it truncated is not to be trusted
+	client    *Client // learns whether the client's outputs are drained; nil learns nothing
+	buffer    buffer  // what is known of that
 
 	last    string // the end of the last snapshot, at most limit bytes
 	skipped int    // the bytes of that snapshot before last
-	cleared bool   // a snapshot since then was empty
-	cut     bool   // the client said once that it truncated
-	gap     bool   // what was returned last ends in a gap
-	open    bool   // what was returned last may end in an escape sequence
-	over    bool   // the command had ended when this snapshot was taken,
-	settled bool   // and when the last one was
+	empties int    // snapshots that were empty behind one that was not
+	repeats int    // snapshots that were as the one before
+	is      state
 }
+
+// A state is what is known of a stream beside its text.
+type state struct {
+	cleared bool // the last snapshot was empty, and one before was not
+	cut     bool // the client said once that it truncated
+	gap     bool // what was returned last ends in a gap
+	open    bool // what was returned last may end in an escape sequence
+	guessed bool // what a snapshot had in common with the one before was left out: it may have been new
+	over    bool // the command had ended when this snapshot was taken,
+	settled bool // and when the last one was
+}
+
+// A buffer is what a client does with an output that it has given out.
+type buffer int
+
+const (
+	unknownBuffer buffer = iota
+	keptBuffer           // it gives it out again
+	drainedBuffer        // it does not
+)
 
 // minOverlap is how many bytes two snapshots must share to prove where one goes
 // on in the other.
@@ -36,28 +56,85 @@ const minOverlap = 32
 // they may be the first bytes of a character that the client has not got whole.
 // Over says that the command had ended when the snapshot was taken.
 func (s *stream) next(snapshot string, truncated, final, over bool) string {
-	s.settled, s.over = s.over, over
-	truncated = truncated || s.unsure && len(snapshot) >= s.limit
+	s.is.settled, s.is.over = s.is.over, over
+	s.learn(snapshot)
+	switch {
+	case snapshot == "":
+		return s.empty()
+	case s.buffer == drainedBuffer && truncated:
+		return s.mark(snapshot, before)
+	case s.buffer == drainedBuffer:
+		return s.mark(snapshot, nowhere)
+	}
+	// That is just full, it says, and may be wrong; a client that cuts inside a
+	// character goes over the limit by what stands for the rest.
+	full := len(snapshot) == s.limit || len(snapshot) > s.limit && (s.unsure || len(snapshot) <= s.limit+maxBroken && strings.HasPrefix(snapshot, broken))
 	if !final {
-		for range 3 {
-			snapshot = strings.TrimSuffix(snapshot, "\uFFFD")
+		snapshot = trimBroken(snapshot, strings.TrimSuffix)
+		if snapshot == "" {
+			return ""
 		}
 	}
-	if truncated {
-		// A client that cuts between bytes leaves the end of a character.
-		for range 3 {
-			snapshot = strings.TrimPrefix(snapshot, "\uFFFD")
-		}
+	said := truncated || s.unsure && full
+	text, gap := s.compare(snapshot, said, full)
+	s.is.guessed = s.is.guessed || len(text) < len(snapshot) && gap == nowhere
+	if final && (gap == after || s.is.gap && truncated) {
+		text = trimBroken(text, strings.TrimSuffix) // of a character that was cut
 	}
-	if snapshot == "" {
-		// Cleared, or read destructively: what follows is new unless it begins
-		// as before.
-		s.cleared = s.last != ""
+	s.is.cut = s.is.cut || said
+	return s.mark(text, gap)
+}
+
+// broken stands for a byte, or some, of a character that is not whole. There are
+// at most three of them for one character.
+const (
+	broken    = "\uFFFD"
+	maxBroken = 3 * len(broken)
+)
+
+// trimBroken cuts off what may stand for one character that is not whole.
+func trimBroken(s string, trim func(s, cut string) string) string {
+	for range 3 {
+		s = trim(s, broken)
+	}
+	return s
+}
+
+// learn finds out whether the buffer is drained. Two snapshots after the end of the
+// command tell for certain, of every later command, too; before, one that is empty
+// again and again, and never as it was.
+func (s *stream) learn(snapshot string) {
+	if s.buffer != unknownBuffer || s.last == "" || s.is.cleared {
+		return
+	}
+	switch {
+	case s.is.settled && s.is.over && snapshot == "":
+		s.buffer = drainedBuffer
+		s.client.learnBuffer(drainedBuffer)
+	case s.is.settled && s.is.over:
+		s.buffer = keptBuffer
+		s.client.learnBuffer(keptBuffer)
+	case snapshot == "" && s.empties > 0 && s.repeats == 0:
+		s.buffer = drainedBuffer
+	case snapshot == s.last && s.skipped == 0:
+		s.repeats++
+	}
+}
+
+// empty handles a snapshot that is empty: nothing was written yet, a screen was
+// cleared, or the buffer is drained. Of a buffer that is, a snapshot may have been
+// taken for one before.
+func (s *stream) empty() string {
+	if s.last == "" || s.is.cleared {
 		return ""
 	}
-	text, gap := s.compare(snapshot, truncated)
-	s.cut = s.cut || truncated
-	return s.mark(text, gap)
+	s.empties++
+	s.is.cleared = true
+	if s.is.guessed && s.buffer != keptBuffer {
+		s.is.guessed = false
+		return s.mark("", after)
+	}
+	return ""
 }
 
 // place says where in a text something is missing.
@@ -71,19 +148,19 @@ const (
 
 // mark adds the mark of a gap, unless the last thing returned was one.
 func (s *stream) mark(text string, gap place) string {
-	had := s.gap
+	had := s.is.gap
 	if text != "" || gap != nowhere {
-		s.gap = gap == after || gap == before && text == ""
+		s.is.gap = gap == after || gap == before && text == ""
 	}
 	escapes := strings.Contains(text, "\x1b")
 	switch {
 	case gap == before && !had:
-		text, s.open = mark(s.open)+text, escapes
+		text, s.is.open = mark(s.is.open)+text, escapes
 	case gap == after && (!had || text != ""):
-		text, s.open = text+mark(s.open || escapes), false
+		text, s.is.open = text+mark(s.is.open || escapes), false
 	default:
-		s.gap = s.gap || text == "" && gap != nowhere
-		s.open = escapes || s.open && len(text) < openSequence
+		s.is.gap = s.is.gap || text == "" && gap != nowhere
+		s.is.open = escapes || s.is.open && len(text) < openSequence
 	}
 	return text
 }
@@ -102,46 +179,53 @@ func mark(open bool) string {
 }
 
 // compare returns the new text of a snapshot, and where something is missing,
-// and remembers the snapshot.
-func (s *stream) compare(snapshot string, truncated bool) (string, place) {
-	if s.last == "" {
+// and remembers the snapshot. The client says whether it is truncated; one that is
+// just full may be as well.
+func (s *stream) compare(snapshot string, truncated, full bool) (string, place) {
+	grown, isGrown := s.grown(snapshot)
+	if (truncated || full) && !s.keepsHead && (s.last == "" || !isGrown) {
+		// A client that cuts between bytes leaves the end of a character.
+		snapshot = trimBroken(snapshot, strings.TrimPrefix)
+		grown, isGrown = s.grown(snapshot)
+	}
+	switch {
+	case s.last == "":
 		s.remember(snapshot)
 		switch {
 		case truncated && s.keepsHead:
 			return snapshot, after
-		case truncated:
+		case truncated || full && !s.keepsHead:
 			return snapshot, before
 		}
 		return snapshot, nowhere
-	}
-	grown, isGrown := s.grown(snapshot)
-	if s.cleared {
-		s.cleared = false
+	case s.is.cleared:
+		s.is.cleared = false
 		s.remember(snapshot)
 		if isGrown {
-			return grown, nowhere
+			return grown, before // or all of it is new
 		}
 		return snapshot, nowhere
 	}
-
 	const slack = 8 // clients cut at a character, or miss the limit by one
-	full := len(snapshot) > s.limit-slack && len(snapshot) < s.limit+slack
-	slid := !s.keepsHead && (truncated || s.cut || full && !isGrown)
+	nearlyFull := len(snapshot) > s.limit-slack && len(snapshot) < s.limit+slack
+	slid := !s.keepsHead && (truncated || s.is.cut || full || nearlyFull && !isGrown)
+	if slid && isGrown && !s.is.cut {
+		// What has slid begins as before by chance only, in a text of few patterns.
+		// Else it has not slid: if it is truncated, the end is missing.
+		_, unique := overlap(s.last, snapshot)
+		slid = !unique && nearlyFull
+	}
 	switch {
 	case isGrown && !slid:
 		s.remember(snapshot)
-		if truncated && !s.cut {
+		if truncated && !s.is.cut {
 			return grown, after
 		}
 		return grown, nowhere
-	case isGrown && truncated && !s.cut && !full:
-		// Truncated, yet not full, and the start is there: the end is missing.
-		s.remember(snapshot)
-		return grown, after
-	case s.skipped == 0 && strings.HasPrefix(s.last, snapshot) && !(slid && full):
+	case s.skipped == 0 && strings.HasPrefix(s.last, snapshot) && !(slid && nearlyFull):
 		// Shorter: a part of a screen was erased, or an unfinished line is held
 		// back. The longer one stays the measure.
-		if truncated && !s.cut {
+		if truncated && !s.is.cut {
 			return "", after
 		}
 		return "", nowhere
@@ -170,7 +254,7 @@ func (s *stream) remember(snapshot string) {
 
 // slid handles a snapshot that may begin behind the start of the last.
 func (s *stream) slid(snapshot string) (string, place) {
-	if s.settled && s.skipped == 0 && snapshot == s.last {
+	if s.is.settled && s.skipped == 0 && snapshot == s.last {
 		return "", nowhere // nobody writes any more, so it has not slid by a period
 	}
 	defer s.remember(snapshot)
@@ -220,8 +304,8 @@ func (s *stream) changedLine(snapshot string) (start int, last bool) {
 
 // overlap returns how many bytes at the end of old are the start of new: the
 // longest run, so that nothing is ever taken for new that is not. Unique reports
-// that it is the only one of at least minOverlap bytes; otherwise something may
-// have been between the two. It takes linear time.
+// that it is the only one of at least minOverlap bytes, and not of a few bytes over
+// and over; otherwise something may have been between the two. It takes linear time.
 func overlap(old, new string) (n int, unique bool) {
 	if len(old) > len(new) {
 		old = old[len(old)-len(new):]
@@ -252,7 +336,7 @@ func overlap(old, new string) (n int, unique bool) {
 			}
 		}
 		if found == 1 {
-			return n, true
+			return n, varied(new[:n])
 		}
 	}
 	for n = min(len(old), minOverlap-1); n > 0; n-- {
@@ -261,6 +345,23 @@ func overlap(old, new string) (n int, unique bool) {
 		}
 	}
 	return n, false
+}
+
+// varied reports whether a text has as many different bytes as a word has. Rows of
+// dots, or of numbers, overlap by chance.
+func varied(s string) bool {
+	const enough = 6
+	var seen [256]bool
+	n := 0
+	for i := range len(s) {
+		if !seen[s[i]] {
+			seen[s[i]] = true
+			if n++; n == enough {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // A needle is looked for by its rarest byte, which takes a fraction of the time

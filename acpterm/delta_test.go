@@ -38,7 +38,8 @@ func TestStream(t *testing.T) {
 			{"", false, ""}, {"a", false, "a"}, {"a", false, ""}, {"ab\nc", false, "b\nc"},
 		}},
 		{"a window that slides", len(lines(0, 10)), false, []shot{
-			{lines(0, 10), false, lines(0, 10)},
+			{lines(0, 10)[:100], false, lines(0, 10)[:100]},
+			{lines(0, 10), false, lines(0, 10)[100:]},
 			{lines(3, 13), true, lines(10, 13)},
 			{lines(3, 13), true, ""},
 			{lines(4, 14)[5:], true, lines(13, 14)},
@@ -48,8 +49,19 @@ func TestStream(t *testing.T) {
 			{lines(30, 40), true, gap + lines(30, 40)},
 			{lines(31, 41), true, lines(40, 41)},
 		}},
+		{"a full window may be cut, whatever the client says", 200, false, []shot{
+			{lines(0, 10)[:200], false, gap + lines(0, 10)[:200]},
+			{lines(0, 10)[:200], false, ""},
+			{lines(0, 10)[50:250], false, lines(0, 10)[200:250]},
+		}},
+		{"a window that is not full is not", 200, false, []shot{
+			{lines(0, 10)[:199], false, lines(0, 10)[:199]},
+		}},
+		{"nor is one of a client that ignores the limit", 200, false, []shot{
+			{lines(0, 10), false, lines(0, 10)},
+		}},
 		{"a window that slides over equal lines may have lost any number of them", 200, false, []shot{
-			{strings.Repeat("yes\n", 50), false, strings.Repeat("yes\n", 50)},
+			{strings.Repeat("yes\n", 50), true, gap + strings.Repeat("yes\n", 50)},
 			{strings.Repeat("yes\n", 50), true, gap},
 			{strings.Repeat("yes\n", 50), true, ""},
 			{strings.Repeat("yes\n", 49) + "end\n", true, "end\n"}, // behind the mark
@@ -92,13 +104,13 @@ func TestStream(t *testing.T) {
 			{"one\n", false, "one\n"}, {"", false, ""}, {"two\n", false, "two\n"}, {"", false, ""},
 		}},
 		{"an empty answer once", 1000, false, []shot{
-			{"one\n", false, "one\n"}, {"", false, ""}, {"one\ntwo\n", false, "two\n"},
+			{"one\n", false, "one\n"}, {"", false, ""}, {"one\ntwo\n", false, gap + "two\n"}, // or all is new
 		}},
 		{"a rune that comes in two halves", 1000, false, []shot{
 			{"caf\uFFFD", false, "caf"}, {"café", false, "é"},
 		}},
 		{"a window that begins in a rune", len(lines(0, 10)), false, []shot{
-			{lines(0, 10), false, lines(0, 10)}, {"\uFFFD\uFFFD" + lines(3, 13), true, lines(10, 13)},
+			{lines(0, 10)[1:], false, lines(0, 10)[1:]}, {"\uFFFD\uFFFD" + lines(3, 13), true, lines(10, 13)},
 		}},
 		{"a client that ignores the limit", 100, false, []shot{
 			{lines(0, 10), false, lines(0, 10)},
@@ -122,6 +134,20 @@ func TestStream(t *testing.T) {
 	}
 }
 
+// A client whose word on truncation is wrong may keep more than it was asked for.
+func TestStreamOfAnUnsureClient(t *testing.T) {
+	for _, unsure := range []bool{false, true} {
+		s := stream{limit: 100, unsure: unsure}
+		want := lines(0, 10)
+		if unsure {
+			want = gap + want
+		}
+		if got := s.next(lines(0, 10), false, false, false); got != want {
+			t.Errorf("unsure %v: got %q, want %q", unsure, got, want)
+		}
+	}
+}
+
 // While a command runs, a window of equal lines may have slid by some of them and
 // look the same. After the exit it stands still.
 func TestStreamStandsStill(t *testing.T) {
@@ -140,6 +166,162 @@ func TestStreamEndsWithWhatWasHeldBack(t *testing.T) {
 	s := stream{limit: 100}
 	got := s.next("a\uFFFD", false, false, false) + s.next("a\uFFFD", false, true, false)
 	if want := "a\uFFFD"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// A client that gives out each piece of an output once is recognised, or a mark says
+// that something may be missing. What two reads after the end tell is known from then
+// on.
+func TestStreamOfADrainedBuffer(t *testing.T) {
+	type shot struct {
+		text string
+		over bool
+		want string
+	}
+	same := shot{"same\n", false, "same\n"}
+	none := shot{"", false, ""}
+	for _, test := range []struct {
+		rule   string
+		shots  []shot
+		buffer buffer // then
+	}{
+		{"the same again and again, with pauses: the second may be the first, then it is clear", []shot{
+			same, none, {"same\n", false, gap}, none, same, none, same, none, same, none, same,
+		}, unknownBuffer},
+		{"the same in each read: a mark at the end", []shot{
+			same, {"same\n", false, ""}, {"same\n", false, ""}, {"same\n", true, ""}, {"", true, gap},
+		}, drainedBuffer},
+		{"growing pieces", []shot{
+			same, {"same\nsame\n", false, "same\n"}, {"same\n", true, ""}, {"", true, gap},
+		}, drainedBuffer},
+		{"different pieces", []shot{
+			same, none, {"other\n", false, "other\n"}, {"more\n", true, gap + "more\n"}, {"", true, ""},
+		}, drainedBuffer},
+		{"a buffer that is kept", []shot{
+			same, {"same\n", false, ""}, {"same\n", true, ""}, {"same\n", true, ""},
+		}, keptBuffer},
+		{"a screen that is cleared, and shows the same again", []shot{
+			same, {"same\n", false, ""}, {"", false, gap}, {"same\n", false, ""}, {"same\nnew\n", true, "new\n"}, {"same\nnew\n", true, ""},
+		}, keptBuffer},
+		{"a screen that is empty at the end", []shot{
+			same, {"", true, ""}, {"", true, ""},
+		}, unknownBuffer},
+		{"nothing at all", []shot{none, {"", true, ""}, {"", true, ""}}, unknownBuffer},
+	} {
+		t.Run(test.rule, func(t *testing.T) {
+			var client Client
+			s := Profile{}.stream(1000, &client)
+			for i, shot := range test.shots {
+				if got := s.next(shot.text, false, i == len(test.shots)-1 && shot.over, shot.over); got != shot.want {
+					t.Errorf("snapshot %d: got %q, want %q", i, got, shot.want)
+				}
+			}
+			if got := client.outputs(); got != test.buffer {
+				t.Errorf("known of the buffer: %v, want %v", got, test.buffer)
+			}
+		})
+	}
+	t.Run("a client that is known to drain", func(t *testing.T) {
+		client := Client{buffer: drainedBuffer}
+		s := Profile{}.stream(8, &client)
+		for i, want := range []string{"same\n", "same\n", "", "same\n", "\uFFFD", "caf\uFFFD"} {
+			if got := s.next(want, false, false, false); got != want {
+				t.Errorf("snapshot %d: got %q, want %q", i, got, want)
+			}
+		}
+		if got := s.next("the tail", true, true, true); got != gap+"the tail" {
+			t.Errorf("got %q", got)
+		}
+	})
+	t.Run("a client that is known to keep, and a screen", func(t *testing.T) {
+		client := Client{buffer: keptBuffer}
+		s := Profile{}.stream(1000, &client)
+		for i, shot := range []shot{
+			same, {"same\nb\n", false, "b\n"}, none, {"c\n", false, "c\n"}, none, {"d\n", false, "d\n"}, {"d\ne\n", false, "e\n"},
+		} {
+			if got := s.next(shot.text, false, false, false); got != shot.want {
+				t.Errorf("snapshot %d: got %q, want %q", i, got, shot.want)
+			}
+		}
+	})
+}
+
+// What stands for the bytes of a character that is cut, at the end of what was
+// written so far or at the limit, is neither shown twice nor taken for a loss; what
+// the program wrote itself is neither lost nor doubled.
+func TestStreamOfBrokenCharacters(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 8))
+	pieces := []string{"é", "漢", "😀", "\xff", "\xe6\xbc", "a", "b\n", "\uFFFD", "\xf0\x9f\x98", " plain text "}
+	decoders := map[string]func(string) string{
+		"one for each byte":     func(s string) string { return decodeBytes(s) },
+		"one for each sequence": func(s string) string { return strings.ToValidUTF8(s, "\uFFFD") },
+	}
+	for name, decode := range decoders {
+		for range 3000 {
+			var b strings.Builder
+			for i := range rng.IntN(60) {
+				b.WriteString(pieces[rng.IntN(len(pieces))])
+				fmt.Fprintf(&b, "<%d>", i) // what is not unique is another test's
+			}
+			output := b.String()
+			limit := 60 + rng.IntN(300)
+			head := rng.IntN(2) == 0
+			s := stream{limit: limit, keepsHead: head}
+			var got strings.Builder
+			ask := func(end int, final bool) {
+				seen := output[:end]
+				shown := seen[max(0, end-limit):]
+				if head {
+					shown = seen[:min(end, limit)]
+				}
+				got.WriteString(s.next(decode(shown), len(shown) < end, final, final))
+			}
+			for end := 0; end < len(output); end += 1 + rng.IntN(20) {
+				ask(end, false)
+			}
+			ask(len(output), true)
+
+			all := got.String()
+			whole := decode(output)
+			if len(whole) < limit && all != whole {
+				t.Fatalf("%s: got\n%q, want\n%q", name, all, whole)
+			}
+			plain := func(s string) string { return strings.ReplaceAll(s, "\uFFFD", "") }
+			if !head && !strings.Contains(all, gap) && plain(all) != plain(whole) {
+				t.Fatalf("%s: limit %d, lost or doubled, without a mark: got\n%q, want\n%q", name, limit, all, whole)
+			}
+			check(t, plain(whole), plain(all))
+		}
+	}
+}
+
+// decodeBytes makes a U+FFFD of each byte that is no UTF-8.
+func decodeBytes(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+func TestStreamEndsAtACutCharacter(t *testing.T) {
+	// A client that keeps the head cuts inside a character, and says so.
+	for _, before := range [][]string{nil, {"caf"}, {"caf\uFFFD"}} {
+		s := stream{limit: 5, keepsHead: true}
+		var got string
+		for _, shot := range before {
+			got += s.next(shot, false, false, false)
+		}
+		got += s.next("caf\uFFFD", true, false, false)
+		got += s.next("caf\uFFFD", true, true, true)
+		if want := "caf" + gap; got != want {
+			t.Errorf("after %q: got %q, want %q", before, got, want)
+		}
+	}
+	// A program wrote it, and nothing is cut.
+	s := stream{limit: 1000, keepsHead: true}
+	if got, want := s.next("caf\uFFFD", false, false, false)+s.next("caf\uFFFD", false, true, true), "caf\uFFFD"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -199,7 +381,7 @@ func TestStreamOfUniqueLines(t *testing.T) {
 		check(t, output, got)
 		if marked := strings.Contains(got, gap); !marked && got != output {
 			t.Fatalf("limit %d, steps %v: lost without a mark:\n%q", limit, steps, got)
-		} else if marked && !far {
+		} else if marked && !far && len(output) != limit {
 			t.Fatalf("limit %d, steps %v: a mark, and nothing was lost:\n%q", limit, steps, got)
 		}
 	}
@@ -224,7 +406,7 @@ func FuzzStream(f *testing.F) {
 		}
 		got := play(output, n, int(limit), head, known)
 		check(t, output, got)
-		if len(output) <= int(limit) && got != output {
+		if len(output) < int(limit) && got != output {
 			t.Fatalf("nothing was lost, and got\n%q of\n%q", got, output)
 		}
 		if !head && len(output) > int(limit) && !strings.HasSuffix(strings.TrimSuffix(got, gap), text.Tail(output, 1)) {

@@ -283,7 +283,7 @@ func (m *Manager) adopt(p peer, cmd terminal.Command, r *release, asked int) *te
 		manager:   m,
 		release:   r,
 		output:    tail.New(m.limit(cmd)),
-		stream:    stream{limit: asked, keepsHead: m.options.Profile.KeepsHead, unsure: m.options.Profile.TruncatedUnsure},
+		stream:    m.options.Profile.stream(asked, p.client),
 		wake:      make(chan struct{}, 1),
 		refreshes: make(chan chan<- seen),
 		stopping:  make(chan struct{}),

@@ -181,21 +181,21 @@ func TestCreateRequest(t *testing.T) {
 		want    string
 	}{
 		{"a line", acpterm.Options{Dir: "/work"}, terminal.Command{Line: "echo $HOME | cat", TTY: true},
-			`{"command":"/bin/sh","args":["-c",":;exec </dev/null;echo $HOME | cat"],"cwd":"/work","outputByteLimit":51200}`},
+			`{"command":"/bin/sh","args":["-c",":;exec </dev/null;echo $HOME | cat"],"cwd":"/work","outputByteLimit":51204}`},
 		{"words", acpterm.Options{Dir: "/work"}, terminal.Command{Args: []string{"echo", "a b", "it's", "$HOME", ""}},
-			`{"command":"/bin/sh","args":["-c",":;exec 'echo' 'a b' 'it'\\''s' '$HOME' '' </dev/null"],"cwd":"/work","outputByteLimit":51200}`},
+			`{"command":"/bin/sh","args":["-c",":;exec 'echo' 'a b' 'it'\\''s' '$HOME' '' </dev/null"],"cwd":"/work","outputByteLimit":51204}`},
 		{"a shell", acpterm.Options{Dir: "/work"}, terminal.Command{Line: "echo a", Shell: "bash", Dir: "/other"},
-			`{"command":"/bin/sh","args":["-c",":;exec 'bash' '-c' 'echo a' </dev/null"],"cwd":"/other","outputByteLimit":51200}`},
+			`{"command":"/bin/sh","args":["-c",":;exec 'bash' '-c' 'echo a' </dev/null"],"cwd":"/other","outputByteLimit":51204}`},
 		{"an environment is sorted", acpterm.Options{Dir: "/work", OutputLimit: 99}, terminal.Command{Line: "a", Env: map[string]string{"B": "2", "A": "1", "C": ""}},
-			`{"command":"/bin/sh","args":["-c",":;exec </dev/null;a"],"cwd":"/work","outputByteLimit":99,"env":[{"name":"A","value":"1"},{"name":"B","value":"2"},{"name":"C","value":""}]}`},
+			`{"command":"/bin/sh","args":["-c",":;exec </dev/null;a"],"cwd":"/work","outputByteLimit":103,"env":[{"name":"A","value":"1"},{"name":"B","value":"2"},{"name":"C","value":""}]}`},
 		{"a limit that fits into the SDK's line", acpterm.Options{Dir: "/work"}, terminal.Command{Line: "a", OutputLimit: 100 << 20},
 			`{"command":"/bin/sh","args":["-c",":;exec </dev/null;a"],"cwd":"/work","outputByteLimit":1572864}`},
 		{"a client that executes", acpterm.Options{Dir: "/work", Profile: acpterm.Profile{Form: acpterm.FormExec}}, terminal.Command{Args: []string{"a", "b c"}},
-			`{"command":"a","args":["b c"],"cwd":"/work","outputByteLimit":51200}`},
+			`{"command":"a","args":["b c"],"cwd":"/work","outputByteLimit":51204}`},
 		{"a line for a client that executes", acpterm.Options{Dir: "/work", Profile: acpterm.Profile{Form: acpterm.FormExec}}, terminal.Command{Line: "a b"},
-			`{"command":"/bin/sh","args":["-c","exec </dev/null;a b"],"cwd":"/work","outputByteLimit":51200}`},
+			`{"command":"/bin/sh","args":["-c","exec </dev/null;a b"],"cwd":"/work","outputByteLimit":51204}`},
 		{"a client that takes lines", acpterm.Options{Dir: "/work", Profile: acpterm.Profile{Form: acpterm.FormLine}}, terminal.Command{Args: []string{"a", "b c"}},
-			`{"command":"exec 'a' 'b c' </dev/null","cwd":"/work","outputByteLimit":51200}`},
+			`{"command":"exec 'a' 'b c' </dev/null","cwd":"/work","outputByteLimit":51204}`},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

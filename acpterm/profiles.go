@@ -53,6 +53,15 @@ type Profile struct {
 	Deviations []string `json:"deviations,omitempty"`
 }
 
+// stream returns an empty stream of an output of at most limit bytes.
+func (p Profile) stream(limit int, c *Client) stream {
+	s := stream{limit: limit, keepsHead: p.KeepsHead, unsure: p.TruncatedUnsure, client: c, buffer: c.outputs()}
+	if p.CompleteAtExit {
+		s.buffer = keptBuffer // or a read before the end could take it away
+	}
+	return s
+}
+
 // A Form is a way to hand a command to a client. Clients differ in whether they
 // execute command and args or paste them into a shell line.
 type Form string

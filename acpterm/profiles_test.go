@@ -261,17 +261,30 @@ func TestAClientThatLosesTheTail(t *testing.T) {
 }
 
 func TestAClientWhoseTruncatedIsWrong(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := fakeconn.New(nil)
-		defer c.Close()
-		id, err := c.NewSession(t.Context(), "/")
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.Inject(fakeconn.Fault{Method: acp.ClientMethodTerminalOutput, Reply: true,
-			Result: json.RawMessage(`{"output": "12345", "truncated": false, "exitStatus": {"exitCode": 0}}`)})
-		for _, unsure := range []bool{false, true} {
-			m := acpterm.New(c.Conn(), id, &acpterm.Options{OutputLimit: 5, Profile: acpterm.Profile{TruncatedUnsure: unsure}})
+	// It says that it has not truncated. That is not believed where there is as
+	// much as it was asked for, nor at all where it is known to be wrong.
+	for _, test := range []struct {
+		output string
+		unsure bool
+		lost   bool
+	}{
+		{"12345", false, false}, // all that is kept, and no more
+		{"12345", true, false},
+		{"3456789", false, true},
+		{"123456789", false, true}, // as long as what was asked for
+		{"€€€", false, true},
+		{"\uFFFD\uFFFD3456789", false, true}, // over it: a character was cut
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			c := fakeconn.New(nil)
+			defer c.Close()
+			id, err := c.NewSession(t.Context(), "/")
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Inject(fakeconn.Fault{Method: acp.ClientMethodTerminalOutput, Reply: true,
+				Result: map[string]any{"output": test.output, "truncated": false, "exitStatus": map[string]any{"exitCode": 0}}})
+			m := acpterm.New(c.Conn(), id, &acpterm.Options{OutputLimit: 5, Profile: acpterm.Profile{TruncatedUnsure: test.unsure}})
 			defer m.Close()
 			term, err := m.Start(t.Context(), terminal.Command{Line: "true"})
 			if err != nil {
@@ -281,9 +294,9 @@ func TestAClientWhoseTruncatedIsWrong(t *testing.T) {
 				t.Fatal(err)
 			}
 			o, err := term.ReadOutput(t.Context(), 0, 0)
-			if lost := o.Truncated; err != nil || lost != unsure {
-				t.Errorf("unsure %v: the output is %q, truncated %v (%v)", unsure, o.Text, lost, err)
+			if lost := o.Truncated; err != nil || lost != test.lost {
+				t.Errorf("%q, unsure %v: the output is %q, truncated %v (%v)", test.output, test.unsure, o.Text, lost, err)
 			}
-		}
-	})
+		})
+	}
 }

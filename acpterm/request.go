@@ -41,7 +41,7 @@ func (m *Manager) request(p peer, cmd terminal.Command) (acp.CreateTerminalReque
 	if dir == "" {
 		return none, fmt.Errorf("acpterm: %w: no directory: give an absolute path", terminal.ErrBadCommand)
 	}
-	limit := min(m.limit(cmd), maxSnapshot)
+	limit := min(m.limit(cmd)+m.options.more, maxSnapshot)
 	req := acp.CreateTerminalRequest{
 		SessionId:       p.session,
 		Cwd:             &dir,
