@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -95,6 +96,29 @@ func TestAskShowsAll(t *testing.T) {
 			check(t, tt.line+": rawInput of the card", card.RawInput, any(tt.input))
 			check(t, tt.line+": error", r.Error, "the user did not allow it")
 		}
+	})
+}
+
+// A command that is too long to be shown whole is not asked about, and does not
+// run; one that fits is shown whole.
+func TestAskShowsTheWholeCommand(t *testing.T) {
+	var asked []acp.ToolCallUpdate
+	k := kinds[0]
+	k.options.Permission = func(_ context.Context, req acp.RequestPermissionRequest) (acp.RequestPermissionResponse, error) {
+		asked = append(asked, req.ToolCall)
+		return acp.RequestPermissionResponse{Outcome: acp.NewRequestPermissionOutcomeSelected(req.Options[0].OptionId)}, nil
+	}
+	with(t, k, &agent.Options{Ask: true}, func(f *fixture) {
+		long := "echo " + strings.Repeat("x", 20_000) + "; echo end"
+		f.one("!" + long)
+		check(t, "questions", len(asked), 1)
+		check(t, "command", asked[0].RawInput.(map[string]any)["command"], any(long))
+		card, r := f.one("!echo " + strings.Repeat("x", 30_000) + "; echo end")
+		check(t, "questions", len(asked), 1)
+		check(t, "status", card.Status, acp.ToolCallStatusFailed)
+		contains(t, "error", r.Error, "start the agent without --ask")
+		f.one("run --env A=" + strings.Repeat("x", 30_000) + " -- echo x")
+		check(t, "starts", f.starts("echo"), 1)
 	})
 }
 

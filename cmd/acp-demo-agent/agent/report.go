@@ -4,9 +4,9 @@ import (
 	"encoding/json"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/termbridge/termbridge/bridge"
+	"github.com/termbridge/termbridge/internal/text"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -65,6 +65,7 @@ const (
 	jobsBudget       = 16 << 10
 	jobsTextBudget   = 8 << 10
 	errorBudget      = 1 << 10
+	askBudget        = 24 << 10 // of the rawInput that the user decides by
 )
 
 // setExit sets the exit code or signal, and the outcome.
@@ -80,14 +81,14 @@ func (r *Report) setExit(outcome terminal.Outcome, exit terminal.Exit) {
 // setOutput makes plain the output, cut to its tail so that its JSON takes at
 // most budget bytes.
 func (r *Report) setOutput(plain string, truncated bool, budget int) {
-	r.Output = jsonTail(plain, budget)
+	r.Output = text.JSONTail(plain, budget)
 	r.Truncated = truncated || len(r.Output) < len(plain)
 }
 
 // setError makes err the error, if it is one.
 func (r *Report) setError(err error) {
 	if err != nil {
-		r.Error = jsonHead(strings.TrimPrefix(err.Error(), "bridge: "), errorBudget)
+		r.Error = text.JSONHead(strings.TrimPrefix(err.Error(), "bridge: "), errorBudget)
 	}
 }
 
@@ -126,45 +127,3 @@ func (j *JobsReport) fit() {
 }
 
 func milliseconds(d time.Duration) int64 { return d.Round(time.Millisecond).Milliseconds() }
-
-// jsonTail returns the last runes of s whose JSON string takes at most budget
-// bytes, the quotes not counted.
-func jsonTail(s string, budget int) string {
-	i := len(s)
-	for i > 0 {
-		r, size := utf8.DecodeLastRuneInString(s[:i])
-		if budget -= jsonSize(r, size); budget < 0 {
-			break
-		}
-		i -= size
-	}
-	return s[i:]
-}
-
-// jsonHead is jsonTail for the first runes.
-func jsonHead(s string, budget int) string {
-	for i, r := range s {
-		size := utf8.RuneLen(r)
-		if r == utf8.RuneError {
-			_, size = utf8.DecodeRuneInString(s[i:])
-		}
-		if budget -= jsonSize(r, size); budget < 0 {
-			return s[:i]
-		}
-	}
-	return s
-}
-
-// jsonSize returns how many bytes encoding/json writes for a rune that takes
-// size bytes.
-func jsonSize(r rune, size int) int {
-	switch {
-	case r == utf8.RuneError && size == 1: // no UTF-8: �
-		return 6
-	case r == '"', r == '\\', r == '\n', r == '\r', r == '\t', r == '\b', r == '\f':
-		return 2
-	case r < ' ', r == '<', r == '>', r == '&', r == '\u2028', r == '\u2029':
-		return 6
-	}
-	return size
-}

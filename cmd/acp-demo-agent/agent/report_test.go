@@ -9,48 +9,6 @@ import (
 	"github.com/termbridge/termbridge/terminal"
 )
 
-func jsonLen(t *testing.T, s string) int {
-	t.Helper()
-	b, err := json.Marshal(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(b) - 2
-}
-
-// A cut keeps as much as the budget allows, by the count of encoding/json, and
-// cuts no rune.
-func FuzzCut(f *testing.F) {
-	f.Add("hello", 3)
-	f.Add("<é\x1b\u2028\"\\\n\xff€", 7)
-	f.Add("\xe2\x82", 100)
-	f.Fuzz(func(t *testing.T, s string, budget int) {
-		budget = max(0, budget%1000)
-		head, tail := jsonHead(s, budget), jsonTail(s, budget)
-		if !strings.HasPrefix(s, head) || !strings.HasSuffix(s, tail) {
-			t.Fatalf("cuts of %q: head %q, tail %q", s, head, tail)
-		}
-		for _, cut := range []string{head, tail} {
-			if n := jsonLen(t, cut); n > budget {
-				t.Errorf("%q takes %d bytes, over %d", cut, n, budget)
-			}
-		}
-		if !utf8.ValidString(s) {
-			return
-		}
-		if !utf8.ValidString(head) || !utf8.ValidString(tail) {
-			t.Errorf("a cut of %q cuts a rune: head %q, tail %q", s, head, tail)
-		}
-		if _, size := utf8.DecodeRuneInString(s[len(head):]); size > 0 && jsonLen(t, s[:len(head)+size]) <= budget {
-			t.Errorf("head %q of %q could be longer", head, s)
-		}
-		rest := s[:len(s)-len(tail)]
-		if _, size := utf8.DecodeLastRuneInString(rest); size > 0 && jsonLen(t, s[len(rest)-size:]) <= budget {
-			t.Errorf("tail %q of %q could be longer", tail, s)
-		}
-	})
-}
-
 // Jobs that do not fit into an update are left out, the oldest first, and
 // counted.
 func TestJobsFit(t *testing.T) {

@@ -143,7 +143,7 @@ const maxSessionTitle = 80
 // titled gives a session that has no title the first line of its first prompt.
 func (t *turn) titled(ctx context.Context, prompt string) {
 	title, _, _ := strings.Cut(strings.TrimSpace(prompt), "\n")
-	title = strings.TrimSpace(title)
+	title = text.Visible(strings.TrimSpace(title), "")
 	if short := text.Head(title, maxSessionTitle); short != title {
 		title = short + "…"
 	}

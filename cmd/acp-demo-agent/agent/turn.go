@@ -14,6 +14,7 @@ import (
 	"github.com/coder/acp-go-sdk"
 
 	"github.com/termbridge/termbridge/bridge"
+	"github.com/termbridge/termbridge/internal/text"
 	"github.com/termbridge/termbridge/terminal"
 	"github.com/termbridge/termbridge/view"
 )
@@ -30,14 +31,14 @@ const jobLabel = "job"
 
 // run runs the lines of a prompt, in order or at once. A cancel stops it.
 func (t *turn) run(ctx context.Context, prompt []acp.ContentBlock) {
-	text, err := promptText(prompt)
-	t.keep(historyEntry{User: text})
-	t.titled(ctx, text)
+	words, err := promptText(prompt)
+	t.keep(historyEntry{User: words})
+	t.titled(ctx, words)
 	if err != nil {
 		t.say(ctx, err.Error())
 		return
 	}
-	lines, parallel := splitPrompt(text)
+	lines, parallel := splitPrompt(words)
 	if len(lines) == 0 {
 		t.say(ctx, nothingAsked)
 	}
@@ -175,8 +176,11 @@ func (t *turn) permit(ctx context.Context, call *bridge.Call, req request) error
 		return nil
 	}
 	key, err := json.Marshal(req.card(t.session.cwd).RawInput)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case len(key) > askBudget:
+		return fmt.Errorf("the command has %d bytes, too many to show the user all of it, so it did not run: put it into a file, or start the agent without --ask", len(key))
 	}
 	err = call.Permit(ctx, string(key))
 	if errors.Is(err, errors.ErrUnsupported) {
@@ -303,7 +307,7 @@ func (t *turn) jobs(ctx context.Context, call *bridge.Call) {
 		message += "\n" + list.String()
 	}
 	j.fit()
-	t.end(ctx, call, j, jsonTail(message, jobsTextBudget), nil, message)
+	t.end(ctx, call, j, text.JSONTail(message, jobsTextBudget), nil, message)
 }
 
 // command returns a command of the session by its id.
@@ -352,7 +356,7 @@ func readPage(ctx context.Context, term terminal.Terminal, since int64, wait tim
 		out.Text = out.Text[i+1:] // what is left of a line may be the rest of a sequence
 	}
 	for err == nil && out.Text != "" {
-		n := view.Head(out.Text, len(jsonHead(out.Text, outputTextBudget)))
+		n := view.Head(out.Text, len(text.JSONHead(out.Text, outputTextBudget)))
 		left := max(wait-time.Since(begin), 0)
 		switch {
 		case n == len(out.Text), n == 0 && out.EOF():

@@ -3,6 +3,7 @@ package clients_test
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -227,5 +228,65 @@ func TestPermission(t *testing.T) {
 			}
 			r.shut(s)
 		}
+	})
+}
+
+// No output and no number of commands keeps the agent from answering, from
+// hearing a cancel, or from ending: not what has to be fenced, or escaped, or does
+// not fit beside what else a line of the wire holds.
+func TestOutputsOfAllSizes(t *testing.T) {
+	lines := []string{
+		"!printf '%15000s' | tr ' ' '`'",
+		"!printf '%30000s' | tr ' ' '`'; exit 3",
+		`!head -c 10000000 /dev/zero | tr '\0' '\033'`,
+		`!head -c 3000000 /dev/zero`,
+		`!yes '"\' | head -c 3000000`,
+		"!printf '%20000s\\n' x 'y`'; : " + strings.Repeat("é", 15000),
+		"run --env A=" + strings.Repeat("`", 20000) + " -- printf '%20000s' | tr ' ' '`'",
+		"bg -- printf '%15000s' | tr ' ' '`'",
+		"wait t8",
+		"output t8",
+	}
+	each(t, ours, func(t *testing.T, k kind) {
+		for _, s := range []scene{{bare: true}, {bare: true, display: true}, {}} {
+			r := k.open(t, s)
+			for i, line := range lines {
+				r.order(order{Prompt: line})
+				check(t, line[:min(20, len(line))], r.answered(i + 1)[i], "end_turn")
+			}
+			r.order(order{Prompt: "!while :; do printf '%15000s' | tr ' ' '`'; done"})
+			time.Sleep(300 * time.Millisecond)
+			r.order(order{Cancel: true})
+			check(t, "the cancel", r.answered(len(lines) + 1)[len(lines)], "cancelled")
+			cards, _ := r.cards()
+			for i, c := range cards[:len(lines)] {
+				if c.status != "completed" && i != 1 || !c.hasReport || c.report.Error != "" {
+					t.Errorf("card %d: %s, %.200v", i, c.status, c.report)
+				}
+			}
+			r.shut(s)
+		}
+	})
+}
+
+// Hundreds of commands in one prompt come to an end each.
+func TestHundredsOfCommands(t *testing.T) {
+	n := 100
+	if os.Getenv("TERMBRIDGE_REAL") != "" {
+		n = 460
+	}
+	each(t, ours, func(t *testing.T, k kind) {
+		s := scene{bare: true}
+		r := k.open(t, s)
+		r.order(order{Prompt: strings.Repeat("!echo x\n", n)})
+		check(t, "answers", r.answered(1), []string{"end_turn"})
+		cards, _ := r.cards()
+		check(t, "tool calls", len(cards), n)
+		for _, c := range cards {
+			if c.status != "completed" || c.report.Output != "x\n" {
+				t.Errorf("%s: %s, %+v", c.id, c.status, c.report)
+			}
+		}
+		r.shut(s)
 	})
 }
