@@ -57,6 +57,7 @@ import (
 
 	"github.com/coder/acp-go-sdk"
 
+	"github.com/termbridge/termbridge/internal/logqueue"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -171,9 +172,7 @@ func (o Options) withDefaults() Options {
 		var n atomic.Int64
 		o.NewID = func() string { return "t" + strconv.FormatInt(n.Add(1), 10) }
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = logqueue.New(o.Logger)
 	return o
 }
 

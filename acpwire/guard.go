@@ -210,7 +210,7 @@ func (g *guard) receiveReply(m *message) []byte {
 func (g *guard) tell(method string, misfits []edit) {
 	for _, e := range misfits {
 		if e.member != "" {
-			g.tellOnce(method+" "+e.member, "acpwire: the client sends a member of the wrong type, which counts as absent", "method", method, "member", e.member)
+			g.tellOnce(method+" "+e.member, "acpwire: the client sends a member of the wrong type", "method", method, "member", e.member, "readAs", e.text)
 		}
 	}
 }

@@ -149,7 +149,7 @@ func TestLenientConnection(t *testing.T) {
 		}
 		// Each kind is logged once.
 		for _, member := range []string{"jsonrpc", "fs", "clientInfo", "annotations"} {
-			if n := strings.Count(log.String(), "member="+member+"\n"); n != 1 {
+			if n := strings.Count(log.String(), "member="+member+" readAs="); n != 1 {
 				t.Errorf("%s is logged %d times:\n%s", member, n, log.String())
 			}
 		}

@@ -54,6 +54,7 @@ import (
 	"github.com/termbridge/termbridge/acpterm"
 	"github.com/termbridge/termbridge/bridge/internal/updates"
 	"github.com/termbridge/termbridge/execenv"
+	"github.com/termbridge/termbridge/internal/logqueue"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -186,9 +187,7 @@ func newBridge(options *Options) *Bridge {
 		var n atomic.Int64
 		o.NewID = func() string { return "t" + strconv.FormatInt(n.Add(1), 10) }
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = logqueue.New(o.Logger)
 	o.Logger = slog.New(guardedHandler{o.Logger.Handler()})
 	if o.Profiles == nil {
 		o.Profiles = acpterm.DefaultProfiles()
@@ -308,6 +307,7 @@ func (b *Bridge) shut() error {
 	close(b.quit)
 	err := b.closeSessions()
 	b.watcher.Wait()
+	logqueue.Flush(b.opts.Logger)
 	return err
 }
 

@@ -55,6 +55,7 @@ import (
 	"time"
 
 	"github.com/termbridge/termbridge/execenv"
+	"github.com/termbridge/termbridge/internal/logqueue"
 	"github.com/termbridge/termbridge/internal/shelf"
 	"github.com/termbridge/termbridge/terminal"
 )
@@ -159,7 +160,7 @@ func New(opts *Options) *Manager {
 	o.OutputLimit = cmp.Or(o.OutputLimit, terminal.DefaultOutputLimit)
 	o.ManagerBytes = cmp.Or(o.ManagerBytes, terminal.DefaultManagerBytes)
 	o.Grace = cmp.Or(o.Grace, terminal.StopGrace)
-	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Logger = logqueue.New(o.Logger)
 	m.kept = shelf.New(o.MaxTerminals, func(t *term) { m.bytes -= t.bytes })
 	if o.Env != nil {
 		m.env = *o.Env

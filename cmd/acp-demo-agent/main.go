@@ -24,10 +24,12 @@ import (
 	"runtime"
 	"runtime/debug"
 	"syscall"
+	"time"
 
 	"github.com/termbridge/termbridge/acpterm"
 	"github.com/termbridge/termbridge/bridge"
 	"github.com/termbridge/termbridge/cmd/acp-demo-agent/agent"
+	"github.com/termbridge/termbridge/internal/logqueue"
 )
 
 const usage = `usage: acp-demo-agent [flags]         speak ACP on standard input and output
@@ -122,13 +124,26 @@ func run(args []string) int {
 		Policy: policy, Ask: *ask, StateDir: stateDir, Profiles: profiles, Version: buildVersion(), Logger: logger,
 	})
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "acp-demo-agent: %v\n", err)
 		if *logFile != "" {
 			logger.Error("ended", "err", err)
 		}
+		complain(err)
 		return exitFailed
 	}
 	return exitOK
+}
+
+// complain writes to stderr, which may be a full pipe that nobody reads.
+func complain(err error) {
+	written := make(chan struct{})
+	go func() { // ends at the latest with the process
+		defer close(written)
+		fmt.Fprintf(os.Stderr, "acp-demo-agent: %v\n", err)
+	}()
+	select {
+	case <-written:
+	case <-time.After(100 * time.Millisecond):
+	}
 }
 
 // defaultStateDir is where sessions are kept: "$XDG_STATE_HOME defines the base
@@ -178,17 +193,22 @@ func parse(fs *flag.FlagSet, args []string, usage string) (status int, done bool
 var flagName = regexp.MustCompile(`^(flag .*: |invalid .* for (?:flag )?)-([^-\s:]+)`)
 
 // openLog returns the logger: everything to a file, or warnings to stderr.
-// Standard output is the protocol.
-func openLog(file string) (*slog.Logger, func() error, error) {
+// Standard output is the protocol. Nobody waits for a log but close, for a moment.
+func openLog(file string) (l *slog.Logger, close func(), err error) {
 	if file == "" {
 		h := slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})
-		return slog.New(h), func() error { return nil }, nil
+		l = logqueue.New(slog.New(h))
+		return l, func() { logqueue.Flush(l) }, nil
 	}
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, nil, fmt.Errorf("--log: %w", err)
 	}
-	return slog.New(slog.NewTextHandler(f, nil)), f.Close, nil
+	l = logqueue.New(slog.New(slog.NewTextHandler(f, nil)))
+	return l, func() {
+		logqueue.Flush(l)
+		_ = f.Close()
+	}, nil
 }
 
 func buildVersion() string {

@@ -67,6 +67,7 @@ type rigOptions struct {
 	env      map[string]string
 	dir      string // where it is started
 	terminal bool
+	stderr   io.Writer // nil is the rig's
 	wrap     func(acp.Client) acp.Client
 }
 
@@ -80,8 +81,12 @@ func start(t *testing.T, o rigOptions) *rig {
 	manager := localterm.New(nil)
 	r.host = acphost.New(func(acp.SessionId) terminal.Manager { return manager }, &acphost.Options{TTY: true})
 	env := execenv.Env{}.InheritSafe().With(map[string]string{"XDG_STATE_HOME": t.TempDir(), tokenName: value}).With(o.env)
+	stderr := io.Writer(r.stderr)
+	if o.stderr != nil {
+		stderr = o.stderr
+	}
 	r.process = r.local.Command(context.Background(), execenv.Spec{
-		Path: "acp-demo-agent", Args: o.args, Dir: o.dir, Env: env, Stderr: r.stderr, Group: true,
+		Path: "acp-demo-agent", Args: o.args, Dir: o.dir, Env: env, Stderr: stderr, Group: true,
 	})
 	var err1, err2 error
 	r.stdin, err1 = r.process.StdinPipe()

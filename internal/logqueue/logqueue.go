@@ -38,9 +38,12 @@ func New(l *slog.Logger) *slog.Logger {
 	return slog.New(handler{new(queue), l.Handler()})
 }
 
+// flushTimeout is how long Flush waits for a handler.
+const flushTimeout = 100 * time.Millisecond
+
 // Flush waits until the handler of a logger that New made has got every record,
-// but no longer than d.
-func Flush(l *slog.Logger, d time.Duration) {
+// but not for long: the process is about to end, or somebody reads the log.
+func Flush(l *slog.Logger) {
 	h, ok := l.Handler().(handler)
 	if !ok {
 		return
@@ -51,7 +54,7 @@ func Flush(l *slog.Logger, d time.Duration) {
 	if idle == nil {
 		return
 	}
-	timer := time.NewTimer(d)
+	timer := time.NewTimer(flushTimeout)
 	defer timer.Stop()
 	select {
 	case <-idle:

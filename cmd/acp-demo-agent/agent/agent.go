@@ -30,6 +30,7 @@ import (
 	"github.com/termbridge/termbridge/acpterm"
 	"github.com/termbridge/termbridge/acpwire"
 	"github.com/termbridge/termbridge/bridge"
+	"github.com/termbridge/termbridge/internal/logqueue"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -96,9 +97,7 @@ func New(o *Options) *Agent {
 	if a.opts.Version == "" {
 		a.opts.Version = "devel"
 	}
-	if a.opts.Logger == nil {
-		a.opts.Logger = slog.New(slog.DiscardHandler)
-	}
+	a.opts.Logger = logqueue.New(a.opts.Logger)
 	return a
 }
 
