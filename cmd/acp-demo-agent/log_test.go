@@ -45,12 +45,12 @@ func TestFullStderr(t *testing.T) {
 			}()
 			r.becomes("the command does not run", 10*time.Second, func(n int) bool { return n >= 2 })
 			noJSON := strings.Repeat("x", 100)
-			for i := range 3000 {
-				fmt.Fprintf(r.stdin, "{\"jsonrpc\":\"2.0\",\"method\":\"unknown/%d\"}\n%s\n", i, noJSON)
-			}
-			if err := r.conn.Cancel(t.Context(), acp.CancelNotification{SessionId: r.id}); err != nil {
-				t.Fatal(err)
-			}
+			go func() { // ends with the agent at the latest
+				for i := range 3000 {
+					fmt.Fprintf(r.stdin, "{\"jsonrpc\":\"2.0\",\"method\":\"unknown/%d\"}\n%s\n", i, noJSON)
+				}
+				_ = r.conn.Cancel(context.Background(), acp.CancelNotification{SessionId: r.id})
+			}()
 			select {
 			case resp := <-answer:
 				if resp.StopReason != acp.StopReasonCancelled {
