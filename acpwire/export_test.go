@@ -2,13 +2,13 @@ package acpwire
 
 import "reflect"
 
-// MaxLine, FirstID, Params and Results are for the tests.
+// MaxLine, FirstID and the tables of types are for the tests.
 const (
 	MaxLine = maxLine
 	FirstID = firstID
 )
 
-var Params, Results = params, results
+var Params, Results, ClientParams = params, results, clientParams
 
 // Lenient returns what the SDK gets of a line whose params or result have this
 // type, and whether it is a message.

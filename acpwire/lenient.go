@@ -109,9 +109,10 @@ func newShape(t reflect.Type) *shape {
 
 // fields reads the fields of a struct: members if they have names, variants if
 // they are left out of its JSON. The SDK's types say "omitempty" of what the
-// schema does not require, and of nothing else.
+// schema does not require, unless it has a default, which an empty object gets.
 func (s *shape) fields() {
 	s.members = map[string]member{}
+	empty := s.decode([]byte("{}"))
 	for i := range s.typ.NumField() {
 		f := s.typ.Field(i)
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -120,7 +121,8 @@ func (s *shape) fields() {
 		case name == "-":
 			s.variants = append(s.variants, variant{i, newShape(f.Type)})
 		default:
-			s.members[name] = member{newShape(f.Type), !strings.Contains(options, "omitempty")}
+			defaults := empty.IsValid() && !empty.Field(i).IsZero()
+			s.members[name] = member{newShape(f.Type), !defaults && !strings.Contains(options, "omitempty")}
 		}
 	}
 }

@@ -198,18 +198,23 @@ func named(t reflect.Type) string { return strings.TrimPrefix(t.Name(), "Unstabl
 func TestLenientKnowsEveryMethod(t *testing.T) {
 	defs := definitions(t)
 	for name, d := range defs {
-		table, side := acpwire.Params, "agent"
-		if strings.HasSuffix(name, "Response") {
-			table, side = acpwire.Results, "client"
-		}
-		if d.Side != side || strings.HasPrefix(d.Method, "mcp/message") {
-			continue // the SDK hands that one to nobody
+		response := strings.HasSuffix(name, "Response")
+		table := acpwire.Params
+		switch {
+		case d.Method == "mcp/message": // the SDK hands that one to nobody
+			continue
+		case d.Side == "client" && response:
+			table = acpwire.Results
+		case d.Side == "client":
+			table = acpwire.ClientParams
+		case d.Side != "agent" || response:
+			continue
 		}
 		if typ := table[d.Method]; typ == nil || named(typ) != name {
 			t.Errorf("%s of %s: %v", name, d.Method, typ)
 		}
 	}
-	for _, table := range []map[string]reflect.Type{acpwire.Params, acpwire.Results} {
+	for _, table := range []map[string]reflect.Type{acpwire.Params, acpwire.Results, acpwire.ClientParams} {
 		for method, typ := range table {
 			if d := defs[named(typ)]; d == nil || d.Method != method {
 				t.Errorf("%s: %v is not in the schema", method, typ)
@@ -390,7 +395,7 @@ func (m *maker) wrong(types []string) any {
 func TestLenientBySchema(t *testing.T) {
 	m := &maker{rand.New(rand.NewPCG(7, 7)), definitions(t)}
 	tested := 0
-	for _, table := range []map[string]reflect.Type{acpwire.Params, acpwire.Results} {
+	for _, table := range []map[string]reflect.Type{acpwire.Params, acpwire.Results, acpwire.ClientParams} {
 		for _, method := range slices.Sorted(maps.Keys(table)) {
 			typ := table[method]
 			for range 300 {
@@ -457,7 +462,7 @@ func TestLenientBySchema(t *testing.T) {
 // value afterwards, and what needs no change is not changed.
 func FuzzLenient(f *testing.F) {
 	var all []reflect.Type
-	for _, table := range []map[string]reflect.Type{acpwire.Params, acpwire.Results} {
+	for _, table := range []map[string]reflect.Type{acpwire.Params, acpwire.Results, acpwire.ClientParams} {
 		for _, method := range slices.Sorted(maps.Keys(table)) {
 			all = append(all, table[method])
 		}

@@ -148,7 +148,7 @@ func TestWrongTypes(t *testing.T) {
 			"_meta of a create":         answer("terminal/create", "_meta", true),
 			"_meta of a kill":           answer("terminal/kill", "_meta", "x"),
 		} {
-			s := scene{habits: h}
+			s := scene{habits: h, early: true}
 			r := k.open(t, s)
 			r.order(order{Prompt: "!echo out"})
 			r.answered(1)
@@ -169,7 +169,7 @@ func TestWrongTypes(t *testing.T) {
 // A log that nobody reads blocks nothing: not a prompt, not Stop.
 func TestUnreadLog(t *testing.T) {
 	each(t, ours, func(t *testing.T, k kind) {
-		s := scene{habits: habits{Unread: true}}
+		s := scene{habits: habits{Unread: true}, early: true}
 		r := k.open(t, s)
 		r.order(order{Notify: "no/such/notification", Times: 3000})
 		r.order(order{Prompt: "!echo one"})
