@@ -44,7 +44,7 @@ func (s *State) prepare(cmd terminal.Command) (terminal.Command, error) {
 		cmd.TTY = true
 	}
 	if !cmd.Stdin {
-		env := terminal.NoPagers() // on both routes
+		env := terminal.NoInput() // on both routes
 		maps.Copy(env, cmd.Env)
 		cmd.Env = env
 	}

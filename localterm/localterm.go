@@ -121,7 +121,7 @@ type Options struct {
 type Manager struct {
 	opts    Options
 	env     execenv.Env
-	unpaged execenv.Env    // env without pagers, for a terminal with nobody at its keyboard
+	noInput execenv.Env    // env of commands without Stdin
 	own     *execenv.Local // closed by Close; nil if the executors are the caller's
 	ending  chan struct{}  // closed when Close begins
 	swept   chan struct{}  // closed when own is
@@ -167,7 +167,7 @@ func New(opts *Options) *Manager {
 	} else {
 		m.env = execenv.ClassShell.Env()
 	}
-	m.unpaged = m.env.With(terminal.NoPagers())
+	m.noInput = m.env.Default(terminal.NoInput())
 	if o.Executors == nil {
 		m.own = execenv.NewLocal(&execenv.LocalOptions{Grace: o.Grace})
 		o.Executors = map[string]execenv.Executor{Local: m.own}
@@ -301,8 +301,8 @@ func (m *Manager) spec(cmd terminal.Command) (execenv.Spec, error) {
 		Env:   m.env,
 		Group: true,
 	}
-	if cmd.TTY && !cmd.Stdin {
-		spec.Env = m.unpaged
+	if !cmd.Stdin {
+		spec.Env = m.noInput
 	}
 	spec.Env = spec.Env.With(cmd.Env)
 	if spec.Dir != "" && !filepath.IsAbs(spec.Dir) {

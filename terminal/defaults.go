@@ -43,14 +43,21 @@ const (
 // DefaultSize is the size of a terminal whose Command names none.
 var DefaultSize = Size{Rows: 40, Cols: 120}
 
-// NoPagers returns the variables that keep programs from showing their output
-// page by page, for commands without Stdin: nobody will press a key.
-func NoPagers() map[string]string {
+// NoInput returns the variables that keep programs from waiting for somebody who
+// is not there, for commands without Stdin: nothing is shown page by page, an
+// editor fails at once with a reason, and nobody is asked for a password.
+func NoInput() map[string]string {
 	return map[string]string{
 		"PAGER": "cat", "GIT_PAGER": "cat", "MANPAGER": "cat",
 		"GH_PAGER": "cat", "SYSTEMD_PAGER": "cat", "AWS_PAGER": "cat",
+		"EDITOR": noEditor, "VISUAL": noEditor, "GIT_EDITOR": noEditor, "GIT_SEQUENCE_EDITOR": noEditor,
+		"GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "false", "SSH_ASKPASS": "false", "SSH_ASKPASS_REQUIRE": "never",
+		"GCM_INTERACTIVE": "never", "GH_PROMPT_DISABLED": "1",
 	}
 }
+
+// noEditor fails whether a shell runs it or not, and who reports that names it.
+const noEditor = "false no-editor:the-command-has-no-input"
 
 // GapMark stands in an output for text that was lost before it could be read,
 // where the transport cannot tell how much.
