@@ -73,10 +73,14 @@ type Spec struct {
 type TTY struct {
 	Size terminal.Size
 	// Input makes the terminal the process's controlling terminal and its
-	// standard input. Without it there is no controlling terminal and standard
-	// input is /dev/null, so that a program that opens /dev/tty to ask for a
-	// password fails at once instead of waiting for ever, and so does most that
-	// wants to read from the terminal. A full-screen editor may still wait.
+	// standard input. Without it there is no controlling terminal, standard input
+	// is /dev/null, and reading the terminal meets an end of the file: a program
+	// that opens /dev/tty to ask for a password, or wants an answer, fails at once.
+	// One that waits for a key all the same, such as an editor, is hung up on: it
+	// gets SIGHUP once its output has been quiet for a quarter of a second, and
+	// SIGKILL if it waits on. Where the system does not tell who waits (a /proc that
+	// is hidden, another user's process, macOS), the terminal cannot be read at all,
+	// which ends most of them.
 	Input bool
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,7 +25,8 @@ import (
 //   - One that sleeps in poll, select or epoll with the terminal among what
 //     it waits for, while the terminal gives single keys and not lines, waits
 //     for a key: likely, as it does for an editor or a shell's prompt, and
-//     not for a program that repaints every second.
+//     not for a program that repaints every second. So does one that sleeps so
+//     with the pipe.
 //   - One that may not be looked into (sudo) and sleeps, while the terminal
 //     does not echo lines, asks for a password: likely.
 //
@@ -36,20 +38,38 @@ func (s *session) InputState() (terminal.State, terminal.Evidence) {
 		return terminal.Finished, terminal.Evidence{Certainty: terminal.Certain, Reason: s.Exit().String()}
 	default:
 	}
-	if in := s.input(); len(in.links) > 0 {
-		for _, p := range s.foreground() {
-			if e := in.evidence(p); e.Certainty != terminal.NoCertainty {
-				return terminal.Waiting, e
-			}
-		}
+	for _, w := range s.waiting() {
+		return terminal.Waiting, w.Evidence
 	}
 	return terminal.Working, terminal.Evidence{Certainty: terminal.NoCertainty}
+}
+
+// A waiter is a process that waits for input.
+type waiter struct {
+	proc
+	terminal.Evidence
+}
+
+// waiting returns the processes in the foreground that wait for input.
+func (s *session) waiting() (waiters []waiter) {
+	in := s.input()
+	if len(in.links) == 0 {
+		return nil
+	}
+	for _, p := range s.foreground() {
+		if e := in.evidence(p); e.Certainty != terminal.NoCertainty {
+			e.Prompt = p.pid == s.child.pid && isShell(p.words())
+			waiters = append(waiters, waiter{p, e})
+		}
+	}
+	return waiters
 }
 
 // An input is what a process may wait for.
 type input struct {
 	links []string // as its descriptor looks in /proc/PID/fd
-	lines bool     // the terminal gives lines
+	pipe  bool
+	lines bool // the terminal gives lines
 	echo  bool
 }
 
@@ -69,14 +89,14 @@ func (s *session) input() (in input) {
 		})
 	case s.piped[0] != nil:
 		if link := (&stream{f: s.ours[0]}).otherEnd(); link != "" { // else it is closed
-			in.links, in.lines, in.echo = []string{link}, true, true
+			in.links, in.pipe = []string{link}, true
 		}
 	}
 	return in
 }
 
 // foreground returns the processes in the foreground: those of the terminal's
-// foreground group; without such a terminal all of the session.
+// foreground group; without such a terminal all that the process started.
 func (s *session) foreground() []proc {
 	pgid := 0
 	if s.term != nil && s.spec.TTY.Input {
@@ -91,7 +111,7 @@ func (s *session) foreground() []proc {
 	}
 	var found []proc
 	for list := []int{pid}; len(list) > 0; list = list[1:] {
-		if p, ok := readProc(list[0]); ok && belongs(p) {
+		if p, ok := readProc(list[0]); ok && (belongs(p) || pgid <= 0 && !p.dead) {
 			found = append(found, p)
 		}
 		list = append(list, children(list[0])...)
@@ -122,7 +142,10 @@ func (in *input) evidence(p proc) terminal.Evidence {
 	say := func(c terminal.Certainty, what string) terminal.Evidence {
 		var buf [64]byte
 		name := strings.TrimSpace(string(readProcFile(p.pid, "comm", buf[:])))
-		return terminal.Evidence{Certainty: c, Reason: fmt.Sprintf("%s (%d) %s", name, p.pid, what), Secret: in.lines && !in.echo}
+		return terminal.Evidence{
+			Certainty: c, Reason: fmt.Sprintf("%s (%d) %s", name, p.pid, what),
+			Secret: in.lines && !in.echo, Proc: p.describe(),
+		}
 	}
 	tasks, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", p.pid))
 	reads, waits := false, false
@@ -150,10 +173,44 @@ func (in *input) evidence(p proc) terminal.Evidence {
 	switch {
 	case reads:
 		return say(terminal.Certain, "reads its input")
+	case waits && in.pipe:
+		return say(terminal.Likely, "waits for its input")
 	case waits && !in.lines:
 		return say(terminal.Likely, "waits for a key")
 	}
 	return none
+}
+
+// words returns the words of a process.
+func (p proc) words() []string {
+	var buf [4 << 10]byte
+	line := strings.TrimRight(string(readProcFile(p.pid, "cmdline", buf[:])), "\x00")
+	return strings.Split(line, "\x00")
+}
+
+var shells = []string{"sh", "ash", "bash", "dash", "fish", "ksh", "mksh", "rbash", "tcsh", "csh", "zsh", "nu", "xonsh", "elvish", "pwsh"}
+
+// isShell reports whether these words are those of a shell that reads commands
+// from its input, and runs neither a line (-c) nor a script.
+func isShell(words []string) bool {
+	if path.Base(words[0]) == "busybox" {
+		words = words[1:]
+	}
+	if len(words) == 0 || !slices.Contains(shells, strings.TrimPrefix(path.Base(words[0]), "-")) {
+		return false
+	}
+	for i := 1; i < len(words); i++ {
+		switch w := words[i]; {
+		case w == "--rcfile", w == "--init-file", w == "-o", w == "+o", w == "-O", w == "+O":
+			i++ // its value
+		case w == "--", strings.HasPrefix(w, "--c"): // --command of some
+			return i == len(words)-1 && w == "--"
+		case strings.HasPrefix(w, "--"), strings.HasPrefix(w, "+"):
+		case !strings.HasPrefix(w, "-") || strings.Contains(w, "c"):
+			return false
+		}
+	}
+	return true
 }
 
 // isFD reports whether a process's descriptor is the input.

@@ -1,10 +1,14 @@
 package execenv
 
 import (
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -127,5 +131,40 @@ func TestRoll(t *testing.T) {
 	}
 	if diff := cmp.Diff("5          \n           \n6          \n", string(text)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// Where nobody can see who waits for a key, the terminal cannot be read, and is
+// always ready for it: that ends whoever polls it.
+func TestUnreadableTerminal(t *testing.T) {
+	sees := seesInput
+	seesInput = func() bool { return false }
+	defer func() { seesInput = sees }()
+	l := NewLocal(nil)
+	defer l.Close()
+	for line, want := range map[string]string{
+		"view /etc/passwd":            "view",
+		"cat <&2 || echo cannot read": "cannot read",
+		"python3 -c 'import select, sys; print(select.select([2], [], []))'": "([2]",
+	} {
+		program, _, _ := strings.Cut(line, " ")
+		if _, err := exec.LookPath(program); err != nil {
+			if os.Getenv("TERMBRIDGE_REAL") != "" {
+				t.Errorf("%s is missing", program)
+			}
+			t.Logf("%s is missing: %s is not tried", program, line)
+			continue
+		}
+		p := l.Command(t.Context(), Spec{Path: "sh", Args: []string{"-c", line + "; echo over"}, TTY: &TTY{}})
+		if err := p.Start(); err != nil {
+			t.Fatal(err)
+		}
+		term, _ := p.(Session).Terminal()
+		timeout := time.AfterFunc(20*time.Second, func() { p.(Session).StopTree(0) })
+		out, err := io.ReadAll(term)
+		if timeout.Stop(); err != nil || !strings.HasSuffix(string(out), "over\n") || want != "view" && !strings.Contains(string(out), want) {
+			t.Errorf("%s: %q, %v", line, out, err)
+		}
+		p.Wait()
 	}
 }

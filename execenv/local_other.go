@@ -67,9 +67,14 @@ func (*child) signalGroup(os.Signal) error { return errUnsupported }
 type ptmx struct{ *stream }
 
 func (*ptmx) leave()                         {}
+func (*ptmx) watch(*session)                 {}
 func (*ptmx) signal(os.Signal) (bool, error) { return true, errUnsupported }
 
 type ident struct{}
+
+type absence struct{}
+
+func (*absence) wake() {}
 
 type (
 	delivery struct{}

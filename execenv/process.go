@@ -200,6 +200,9 @@ func (p *process) start() error {
 	p.mu.Lock()
 	p.phase = running
 	p.mu.Unlock()
+	if p.term != nil {
+		p.term.watch(p.session)
+	}
 	p.local.run(p)
 	if p.ctx.Done() != nil {
 		p.killed = make(chan struct{})

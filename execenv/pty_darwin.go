@@ -41,6 +41,15 @@ func (t *ptmx) leave() {
 	t.letGo.Do(func() { t.side.Close() })
 }
 
+// watch does nothing: who waits is not to be seen, and without input the terminal
+// cannot be read.
+func (t *ptmx) watch(*session) {}
+
+// An absence is known on Linux only.
+type absence struct{}
+
+func (*absence) wake() {}
+
 func (t *ptmx) Close() error {
 	t.letGo.Do(func() { t.side.Close() })
 	return t.stream.Close()

@@ -17,7 +17,11 @@ import (
 type ptmx struct{ *stream }
 
 // leave is called when the process has exited.
-func (t *ptmx) leave() {}
+func (t *ptmx) leave() {
+	if a := t.absence.Load(); a != nil {
+		a.stop()
+	}
+}
 
 // Write is that of a file, but for one thing: when nobody holds the other side
 // any more and its queue is full, the kernel says EAGAIN for ever.
@@ -97,24 +101,30 @@ func (l *Local) openTerminal(tty TTY) (_ *ptmx, side *os.File, err error) {
 	if err := unix.IoctlSetPointerInt(master, unix.TIOCSPTLCK, 0); err != nil {
 		return nil, nil, fmt.Errorf("unlock: %w", err)
 	}
-	// Without input the process must not be able to read from the terminal:
-	// a pager or an editor that finds no other keyboard reads its standard
-	// error, or opens the terminal by its name, and would wait there for ever.
-	flags := unix.O_NOCTTY | unix.O_CLOEXEC | unix.O_WRONLY
-	if tty.Input {
-		flags = unix.O_NOCTTY | unix.O_CLOEXEC | unix.O_RDWR
+	// Without input whoever waits for a key is hung up on; where that cannot be
+	// seen, the process must not be able to read from the terminal at all: a pager
+	// or an editor that finds no other keyboard reads its standard error, or opens
+	// the terminal by its name, and would wait there for ever.
+	flags := unix.O_NOCTTY | unix.O_CLOEXEC | unix.O_RDWR
+	unreadable := !tty.Input && !seesInput()
+	if unreadable {
+		flags = unix.O_NOCTTY | unix.O_CLOEXEC | unix.O_WRONLY
 	}
 	slave, err := openPeer(master, flags)
 	if err != nil {
 		return nil, nil, fmt.Errorf("open the other side: %w", err)
 	}
 	side = os.NewFile(uintptr(slave), "pts")
-	if !tty.Input {
+	if unreadable {
 		unix.Fchmod(slave, 0o200) // which root does not feel
 	}
 	if err := setModes(slave); err != nil {
 		side.Close()
 		return nil, nil, fmt.Errorf("set modes: %w", err)
+	}
+	if !tty.Input {
+		// An end of the file: for whoever reads a line, and for whoever polls it.
+		unix.Write(master, []byte{lineedit.Default.EOF})
 	}
 	return &ptmx{&stream{local: l, f: f, terminal: true}}, side, nil
 }

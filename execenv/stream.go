@@ -24,6 +24,8 @@ type stream struct {
 	closed   atomic.Bool // for the caller
 	delivery atomic.Pointer[delivery]
 
+	absence atomic.Pointer[absence] // of a terminal without input
+
 	holding atomic.Bool // theirs is open, and only held
 	free    atomic.Bool // letGo was called
 
@@ -56,6 +58,7 @@ func (s *stream) Read(b []byte) (int, error) {
 	n, err := s.f.Read(b)
 	switch {
 	case err == nil:
+		s.note()
 		return n, nil
 	case s.closed.Load():
 		return n, os.ErrClosed
@@ -64,6 +67,13 @@ func (s *stream) Read(b []byte) (int, error) {
 		return n, io.EOF
 	}
 	return n, err
+}
+
+// note notes that there was output.
+func (s *stream) note() {
+	if a := s.absence.Load(); a != nil {
+		a.wake()
+	}
 }
 
 // held reports whether a process holds the other end. What is still to be read

@@ -74,6 +74,7 @@ func (r *reader) next(raw syscall.RawConn, once func(uintptr) bool) ([]byte, err
 	err := raw.Read(once)
 	switch {
 	case r.n > 0:
+		r.note()
 		return (*r.buf)[:r.n], nil
 	case r.closed.Load():
 		return nil, os.ErrClosed
@@ -171,6 +172,7 @@ func (s *stream) ready() {
 		d.ended(nil)
 		return
 	}
+	s.note()
 	s.control(s.local.poller.leave)
 	s.pump(d, bytes.Clone(buf[:max(n, 0)]))
 }

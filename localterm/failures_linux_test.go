@@ -3,6 +3,8 @@ package localterm_test
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/termbridge/termbridge/execenv"
 	"github.com/termbridge/termbridge/localterm"
 	"github.com/termbridge/termbridge/terminal"
 )
@@ -172,6 +175,88 @@ func TestPagers(t *testing.T) {
 		if got := output(t, start(t, m, cmd)); got != want {
 			t.Errorf("%+v: %q, want %q", cmd, got, want)
 		}
+	}
+}
+
+// Editors that a command without Stdin opens fail at once with a reason, whatever
+// the agent's are, and so does what asks for a password; with Stdin they are the
+// user's own.
+func TestNobodyIsAsked(t *testing.T) {
+	need(t, "git")
+	need(t, "ssh-keygen")
+	dir := t.TempDir()
+	hang := filepath.Join(dir, "hang")
+	if err := os.WriteFile(hang, []byte("#!/bin/sh\nexec sleep 1000\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"EDITOR", "VISUAL", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "GIT_ASKPASS", "SSH_ASKPASS"} {
+		t.Setenv(name, hang)
+	}
+	t.Setenv("SSH_ASKPASS_REQUIRE", "force")
+	t.Setenv("DISPLAY", ":0")
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("WWW-Authenticate", `Basic realm="x"`)
+		w.WriteHeader(http.StatusUnauthorized)
+	}))
+	defer server.Close()
+	const repo = "git init -q r && cd r && git config user.email a@b && git config user.name a && echo x >f && git add f && "
+	modes(t, func(t *testing.T, tty bool) {
+		m := newManager(t, nil)
+		for line, reason := range map[string]string{
+			repo + "git commit -a": "no-editor:the-command-has-no-input",
+			repo + "git config core.editor " + hang + " && git commit -a": "no-editor:the-command-has-no-input",
+			repo + "git commit -qm x && git rebase -i --root":             "no-editor:the-command-has-no-input",
+			repo + "git commit -qm x && git tag -a v1":                    "no-editor:the-command-has-no-input",
+			"$EDITOR file":                           "",
+			"git ls-remote " + server.URL + "/r.git": "terminal prompts disabled",
+			"ssh-keygen -q -N secret -f key && ssh-keygen -y -P '' -f key; ssh-keygen -y -f key": "incorrect passphrase",
+		} {
+			term := start(t, m, terminal.Command{Line: line, Dir: t.TempDir(), TTY: tty, Timeout: bound})
+			if info := wait(t, term); info.Outcome != terminal.Exited || info.Exit.Success() {
+				t.Errorf("%s: ended as %s, %s", line, info.Outcome, info.Exit)
+			}
+			if got := output(t, term); !strings.Contains(got, reason) {
+				t.Errorf("%s: no %q in %q", line, reason, tail(got, 500))
+			}
+		}
+		for want, cmd := range map[string]terminal.Command{
+			hang + "\n": {Line: "echo $EDITOR", Stdin: true},
+			"ed\n":      {Line: "echo $EDITOR", Env: map[string]string{"EDITOR": "ed"}},
+		} {
+			cmd.TTY = tty
+			if got := output(t, start(t, m, cmd)); got != want {
+				t.Errorf("%+v: %q, want %q", cmd, got, want)
+			}
+		}
+		own := execenv.ClassShell.Env().With(map[string]string{"EDITOR": "mine"})
+		m = newManager(t, &localterm.Options{Env: &own})
+		if got := output(t, start(t, m, terminal.Command{Line: "echo $EDITOR", TTY: tty})); got != "mine\n" {
+			t.Errorf("Options.Env: %q", got)
+		}
+	})
+}
+
+// A program that waits for a key where nobody is ends, whoever runs it, and the
+// shell that started it goes on.
+func TestNobodyPressesAKey(t *testing.T) {
+	for program, line := range map[string]string{
+		"vim":     "EDITOR=vim GIT_EDITOR=vim; export EDITOR GIT_EDITOR; git init -q .; git -c user.name=x -c user.email=x commit --allow-empty; vim f",
+		"more":    "seq 1000 | more",
+		"less":    "seq 1000 | less",
+		"busybox": "seq 1000 | busybox less",
+	} {
+		t.Run(program, func(t *testing.T) {
+			t.Parallel()
+			need(t, program)
+			m := newManager(t, nil)
+			term := start(t, m, terminal.Command{Line: line + "; echo over", Dir: t.TempDir(), TTY: true, Timeout: bound})
+			if info := wait(t, term); info.Outcome != terminal.Exited {
+				t.Errorf("ended as %s: %q", info.Outcome, tail(output(t, term), 200))
+			}
+			if got := strings.ReplaceAll(output(t, term), "\r", ""); !strings.HasSuffix(got, "over\n") {
+				t.Errorf("output ends in %q", tail(got, 100))
+			}
+		})
 	}
 }
 

@@ -34,10 +34,15 @@
 //
 // A terminal ends lines with LF, without CR. While a program has switched off
 // line editing, what it asks its terminal is answered: for the cursor's position
-// (always 1;1), the terminal's kind and its colours. A command with TTY and
-// without Stdin is told by its environment (PAGER and the like) to use no pager;
-// Command.Env may say otherwise. A pager that it starts all the same ends, but
-// one of root may find a way to wait for a key.
+// (the size, where it was sent beyond that), the size, the terminal's kind and its
+// colours.
+//
+// # Nobody at the keyboard
+//
+// A command without Stdin is told so by its environment ([terminal.NoInput]): it
+// uses no pager, an editor that it opens fails at once with a reason, and git and
+// ssh ask nobody. Options.Env and Command.Env may say otherwise. With TTY, a
+// program that waits for a key all the same is hung up on ([execenv.TTY]).
 package localterm
 
 import (

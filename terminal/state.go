@@ -32,6 +32,11 @@ type Evidence struct {
 	Reason string
 	// Secret reports that the terminal does not echo lines: a password prompt.
 	Secret bool
+	// Proc is the process that waits, if that is known.
+	Proc Proc
+	// Prompt reports that Proc is the command's own shell, idle at its prompt;
+	// else it is another program, or a job of that shell, which is blocked.
+	Prompt bool
 }
 
 // A StateReader can tell what its command is doing.

@@ -1,0 +1,116 @@
+package execenv
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// An absence is that of a user at the keyboard of a terminal without input. A
+// program that waits for a key there would wait for ever. So, once its output
+// has been quiet for a moment, whoever waits is told what a user who has gone
+// away means: SIGHUP. While nobody waits it is looked again each time the silence
+// has doubled, so that a silent command costs next to nothing.
+type absence struct {
+	session *session
+	heard   atomic.Bool // output, since the last look
+	resting atomic.Bool // the timer is set to more than hangupQuiet
+
+	mu    sync.Mutex // guards timer while it rests
+	timer *time.Timer
+	pause time.Duration  // until the next look; look's only
+	told  map[ident]bool // who got SIGHUP; look's only
+}
+
+// hangupQuiet is how long a program may draw its screen.
+const hangupQuiet = 250 * time.Millisecond
+
+// watch begins to look, if there is anything to see.
+func (t *ptmx) watch(s *session) {
+	if s.spec.TTY.Input || !seesInput() {
+		return
+	}
+	a := &absence{session: s, pause: hangupQuiet, told: make(map[ident]bool)}
+	a.timer = time.AfterFunc(time.Hour, func() { s.local.join(a.look) })
+	t.absence.Store(a)
+	a.timer.Reset(hangupQuiet)
+}
+
+// wake notes output.
+func (a *absence) wake() {
+	a.heard.Store(true)
+	if !a.resting.Load() {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.resting.Swap(false) {
+		a.timer.Reset(hangupQuiet)
+	}
+}
+
+// look hangs up on whoever waits, and sets the timer for the next look.
+func (a *absence) look() {
+	select {
+	case <-a.session.exited:
+		return
+	default:
+	}
+	a.resting.Store(true)
+	switch {
+	case a.heard.Swap(false):
+		a.pause = hangupQuiet
+	case a.hangUp():
+		a.pause = hangupQuiet
+	default:
+		a.pause *= 2
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.resting.Load() { // else wake has set it
+		a.timer.Reset(a.pause)
+	}
+}
+
+// hangUp sends SIGHUP to whoever waits, and SIGKILL to those who wait on. It
+// reports whether there is somebody to look after again.
+func (a *absence) hangUp() (again bool) {
+	for _, w := range a.session.waiting() {
+		if a.told[w.ident] {
+			w.signal(unix.SIGKILL)
+			continue
+		}
+		a.told[w.ident] = true
+		if w.signal(unix.SIGHUP) == nil {
+			w.signal(unix.SIGCONT)
+			again = true
+		}
+	}
+	return again
+}
+
+// stop ends the looks.
+func (a *absence) stop() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.timer.Stop()
+}
+
+// seesInput reports whether the kernel tells what the agent's processes wait for.
+// Where it does not, a terminal without input is one that cannot be read.
+var seesInput = sync.OnceValue(func() bool {
+	if ownProcfs() != nil {
+		return false
+	}
+	if _, err := os.ReadFile("/proc/self/syscall"); err != nil {
+		return false
+	}
+	scope, _ := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope")
+	n, _ := strconv.Atoi(strings.TrimSpace(string(scope)))
+	return n < 2 // from there on not even a parent sees it
+})
