@@ -70,6 +70,7 @@ var plainCases = []struct{ name, in, want string }{
 	{"half of a wide character is cleared", "日本\ra", "a 本"},
 	{"a wide character over narrow ones", "abcd\r日", "日cd"},
 	{"combining characters stay with their cell", "e\u0301x\rab", "ab"},
+	{"combining characters before a line are erased with it", "\u0301\r\x1b[Kx", "x"},
 	{"combining characters can be added to a cell", "ax\re\u0301", "e\u0301x"},
 	{"a tab moves over cells", "0123456789\r\tX", "01234567X9"},
 	{"a tab that is overwritten becomes blanks", "a\tb\rxy", "xy      b"},
@@ -77,6 +78,8 @@ var plainCases = []struct{ name, in, want string }{
 	{"alternate screen", "$ vim\r\n\x1b[?1049h\x1b[Hfoo\r\nbar\x1b[?1049l$ ok\r\n", "$ vim\n" + view.ScreenNote + "\n$ ok\n"},
 	{"alternate screen in the middle of a line", "a\x1b[?1049hx\x1b[?1049lb", "ab\n" + view.ScreenNote},
 	{"alternate screen that is never left", "a\n\x1b[?1047hxyz\n", "a\n" + openNote + "\nxyz\n"},
+	{"alternate screen that is never left, in the middle of a line", "a\x1b[?1049h\x1b[Hxyz", "a\n" + openNote + "\nxyz"},
+	{"alternate screen that is never left, behind a cleared one", "a\n\x1b[2J\x1b[?1049h\x1b[Hxyz", "a\n" + openNote + "\nxyz"},
 	{"alternate screen that is never left, and empty", "a\n\x1b[?1047hxyz\x1b[2J", "a\n" + view.ScreenNote},
 	{"alternate screen and nothing behind it", "a\n\x1b[?1049hx\x1b[?1049l", "a\n" + view.ScreenNote},
 	{"alternate screen twice, one note", "\x1b[?1049hx\x1b[?1049l\x1b[?1049hy\x1b[?1049l", view.ScreenNote},
@@ -102,6 +105,8 @@ var plainCases = []struct{ name, in, want string }{
 	{"a wide character that wraps leaves no space", strings.Repeat("0", 119) + "日\x1b[m", strings.Repeat("0", 119) + "日"},
 	{"zsh's mark of a partial line", "foo\x1b[7m%\x1b[m" + strings.Repeat(" ", 119) + "\r \r\r\x1b[J$ ", "foo%" + strings.Repeat(" ", 116) + "\n$ "},
 	{"zsh's mark without a partial line", "foo\n\x1b[7m%\x1b[m" + strings.Repeat(" ", 119) + "\r \r\r\x1b[J$ ", "foo\n$ "},
+
+	{"a line feed ends a line that had wrapped", strings.Repeat("0", 130) + "\x1b[A\rx\x1b[K\n", "x\n0000000000"},
 
 	// Erasing and moving what is not there loses nothing of what follows.
 	{"EL 1 on an empty line", "\x1b[1Kx", "x"},
@@ -270,6 +275,25 @@ func TestPlainer(t *testing.T) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	})
+	t.Run("what follows a gap does not begin within a sequence", func(t *testing.T) {
+		var p view.Plainer
+		fmt.Fprint(&p, "a\x1b]0;tit")
+		p.Gap("\n...\n")
+		fmt.Fprint(&p, "31mred\x1b[m")
+		if got, want := p.String(), "a\n...\nred"; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
+	t.Run("an alternate screen that is never left keeps its tail", func(t *testing.T) {
+		for _, max := range []int{0, 10_000} {
+			p := view.Plainer{Max: max}
+			p.WriteString("before\n\x1b[?1049h\x1b[Hdrawn" + strings.Repeat("and then a log\n", 500_000) + "the end\n")
+			got := p.String()
+			if n := len(got); n > 3<<20 || max > 0 && n > max || max == 0 && n < 1<<20 || !strings.HasSuffix(got, "a log\nthe end\n") {
+				t.Errorf("with Max %d: %d bytes that end in %q", max, n, got[n-min(n, 20):])
+			}
+		}
+	})
 	t.Run("memory stays bounded", func(t *testing.T) {
 		p := view.Plainer{Max: 1 << 10}
 		line := []byte(strings.Repeat("\x1b[31mlong line without an end ", 100))
@@ -295,25 +319,51 @@ func inPieces(s string, size terminal.Size, piece int) string {
 }
 
 // Whole lines of text take a short way. It gives what the long one gives, byte by
-// byte, whatever stands in them and around them.
+// byte, whatever stands in them and around them, and wherever it is tried.
 func TestPlainShortWay(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 0))
-	for i := range 300 {
+	check := func(size terminal.Size, s, got, want string) {
+		t.Helper()
+		if got == want {
+			return
+		}
+		i := 0
+		for i < min(len(got), len(want)) && got[i] == want[i] {
+			i++
+		}
+		t.Fatalf("seed %d, %+v, %q: at byte %d the short way gives %.60q, the long way %.60q", seed, size, s, i, got[i:], want[i:])
+	}
+	for range 500 {
 		size := terminal.Size{Rows: 1 + r.IntN(6), Cols: 2 + r.IntN(30)}
 		s := randomOutput(r)
-		got, want := inPieces(s, size, len(s)), inPieces(s, size, 1)
-		if i%3 == 0 {
-			size = terminal.Size{}
-			got, want = view.Plain(s), inPieces(s, size, 1)
-		}
-		if got != want {
-			i := 0
-			for i < min(len(got), len(want)) && got[i] == want[i] {
-				i++
+		want := inPieces(s, size, 1)
+		check(size, s, inPieces(s, size, len(s)), want)
+		for range 3 {
+			p := view.Plainer{Size: size}
+			for rest := s; rest != ""; {
+				n := min(1+r.IntN(400), len(rest))
+				p.WriteString(rest[:n])
+				rest = rest[n:]
 			}
-			t.Fatalf("seed %d, %+v, %q: at byte %d the short way gives %.60q, the long way %.60q", seed, size, s, i, got[i:], want[i:])
+			check(size, s, p.String(), want)
 		}
+	}
+	for _, tt := range []struct{ before, after string }{ // what is not ready for the short way
+		{"\xe6\x97", ""}, {"\x1b*0\n\x1bN", ""}, {"\x1b[?1049hx\x1b[?1049l", ""}, {"a\x1b[99999b\n", "a\x1b[99999bX"}, {"\x1b[31", ""}, {"\x1b[4h", "\ufeffa\n"},
+	} {
+		for _, rows := range []int{1, 5} {
+			size := terminal.Size{Rows: rows, Cols: 10}
+			p := view.Plainer{Size: size}
+			p.WriteString(tt.before)
+			p.WriteString(linesOf(100) + tt.after)
+			s := tt.before + linesOf(100) + tt.after
+			check(size, s, p.String(), inPieces(s, size, 1))
+		}
+	}
+	for range 50 {
+		s := randomOutput(r)
+		check(terminal.Size{}, s, view.Plain(s), inPieces(s, terminal.Size{}, 1))
 	}
 }
 
@@ -323,7 +373,7 @@ func TestPlainShortWay(t *testing.T) {
 func randomOutput(r *rand.Rand) string {
 	var b strings.Builder
 	pick := func(list ...string) string { return list[r.IntN(len(list))] }
-	odd := r.IntN(200)
+	odd := r.IntN(60)
 	for range 1 + r.IntN(200) {
 		for range r.IntN(12) {
 			switch r.IntN(8) {
@@ -339,7 +389,8 @@ func randomOutput(r *rand.Rand) string {
 		}
 		if r.IntN(1+odd) == 0 {
 			b.WriteString(pick("\r", "\x1b[A", "\x1b[K", "\b", "\x1b[2;3H", "\x1b[J", "\x1b[2J", "\x1b7", "\x1b8", "\xff", "\x1b[3b", "\x1b[?1049h", "\x1b[?1049l",
-				"\x1b[2;3r", "\x1b[r", "\x1bM", "\x1b[4h", "\x1b[4l", "\x1b[?7l", "\x1b[?7h", "\x1b(0", "\x1b(B", "\x1b[3g", "\x1b[31", "\x1b]0;", "\u0085", "\x00"))
+				"\x1b[2;3r", "\x1b[r", "\x1bM", "\x1b[4h", "\x1b[4l", "\x1b[?7l", "\x1b[?7h", "\x1b(0", "\x1b(B", "\x1b*0\n\x1bN", "\x1b[3g", "\x1b[31", "\x1b]0;", "\x1b[20;1H", "\x1b[99B", "\u0085", "\x00",
+				"\r\x1b[K", "\r\x1b[2K", "\n\x1b[A", "\x1b[1J", "\x1b[1;1H\x1b[J", "\r\x1b[4h", "\x1b[D\x1b[1K\r", "\xe6\x97", "\x1b[99999b"))
 		}
 		b.WriteString(pick("\n", "\n", "\r\n", "\r\n", "\r\r\n", "\n\n\n", ""))
 	}

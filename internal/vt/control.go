@@ -451,11 +451,7 @@ func (s *Screen) clearing() {
 	if !s.text || s.on != &s.main {
 		return
 	}
-	last := s.main.last()
-	for last >= 0 && s.main.rows[last].spaces() {
-		last--
-	}
-	for _, r := range s.main.rows[:last+1] {
+	for _, r := range s.main.rows[:s.main.last()+1] {
 		s.main.leave(r)
 	}
 	s.main.text.cleared = s.main.text.open

@@ -46,11 +46,6 @@ func (r *row) clear() {
 // empty reports whether nothing is written in the row.
 func (r *row) empty() bool { return r.length() == 0 }
 
-// spaces reports whether there are only spaces in the row.
-func (r *row) spaces() bool {
-	return !slices.ContainsFunc(r.cells, func(c cell) bool { return c.r != blank && c.r != ' ' })
-}
-
 // length returns how many columns there are up to the last that is not blank.
 func (r *row) length() int {
 	n := len(r.cells)
@@ -123,12 +118,12 @@ func (r *row) unmark(from, to int) {
 // erase blanks the cells from one column to another, which get the background
 // of a.
 func (r *row) erase(from, to int, a attr) {
+	if from == 0 {
+		delete(r.marks, -1)
+	}
 	a = a.background()
 	if from >= to || a == 0 && from >= len(r.cells) {
 		return
-	}
-	if from == 0 {
-		delete(r.marks, -1)
 	}
 	if a == 0 && to >= len(r.cells) {
 		r.cut(from)
@@ -155,7 +150,9 @@ func (r *row) insert(x, n, cols int, a attr) {
 		copy(r.cells[x+n:], r.cells[x:end-n])
 		clear(r.cells[x:min(x+n, end)])
 	}
-	r.erase(x, x+n, a)
+	if a.background() != 0 {
+		r.erase(x, x+n, a)
+	}
 }
 
 // remove takes n cells out at column x; what follows of the cols columns moves to

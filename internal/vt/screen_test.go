@@ -116,6 +116,22 @@ func TestModes(t *testing.T) {
 	}
 }
 
+// A wider screen has room behind a row that was full, and a taller one takes back
+// what has left it; lines are wrapped anew, but not the one with the cursor.
+func TestResize(t *testing.T) {
+	s := vt.New(2, 5, false)
+	s.Write("one\r\n1234567\r\nlast5")
+	s.Resize(5, 8)
+	s.Write("6")
+	if got, want := shoot(s, 0), (shot{Cols: 8, Rows: []string{"one", "1234567", "last56", "", ""}, Y: 2, X: 6}); !cmp.Equal(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	s.Resize(4, 3)
+	if got, want := shoot(s, 0), (shot{Cols: 3, Rows: []string{"123", "456", "7", "las"}, Y: 3, X: 2}); !cmp.Equal(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
 // A line feed returns the carriage where nobody put a carriage return before it,
 // but not on the alternate screen, where programs move by it.
 func TestNewline(t *testing.T) {

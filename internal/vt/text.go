@@ -2,6 +2,7 @@ package vt
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 
 	"github.com/termbridge/termbridge/internal/text"
@@ -86,8 +87,8 @@ func upToLine(p string) int {
 // bulkWindow bounds what bulk looks at for nothing.
 const bulkWindow = 64 << 10
 
-// bulk takes lines of plain text that nothing can change any more, since more
-// follow than the screen has rows. It does what writing them to the screen does,
+// bulk takes lines of plain text that nothing can change any more, since those
+// that follow fill the screen. It does what writing them to the screen does,
 // many times as fast. It returns how many bytes it took, and how many it has
 // looked at.
 func (t *Text) bulk(p string) (used, seen int) {
@@ -97,7 +98,7 @@ func (t *Text) bulk(p string) (used, seen int) {
 	}
 	seen = plain(p[:min(len(p), bulkWindow)])
 	used = seen
-	for range s.rows + 1 {
+	for range s.rows {
 		if used = strings.LastIndexByte(p[:used], '\n'); used < 0 {
 			return 0, seen
 		}
@@ -110,7 +111,7 @@ func (t *Text) bulk(p string) (used, seen int) {
 	t.main.end()
 	t.main.b = appendPlain(t.main.b, p[:used])
 	t.main.trim()
-	s.cur.y, s.last = 0, 0
+	s.cur.y = 0
 	s.read += int64(used)
 	return used, used
 }
@@ -119,7 +120,7 @@ func (t *Text) bulk(p string) (used, seen int) {
 func (s *Screen) fresh() bool {
 	c := &s.cur
 	if s.state != Ground || s.carry != "" || s.on != &s.main || c.x != 0 || c.pending ||
-		c.single != 0 || c.sets[c.set] != 0 || s.modes.insert || s.modes.noWrap ||
+		c.single != 0 || c.sets[c.set] != 0 || s.modes.noWrap ||
 		s.main.top != 0 || s.main.bottom != s.rows-1 || s.main.last() >= c.y {
 		return false
 	}
@@ -141,7 +142,7 @@ func (t *Text) String() string {
 		return join(t.main.b, shown.b)
 	}
 	shown.screen(&s.main, s.left.y)
-	if n := len(shown.b); n > 0 && shown.b[n-1] != '\n' || n == 0 && shown.open {
+	if !endsLine(t.main.b, shown.b) {
 		shown.b = append(shown.b, '\n')
 	}
 	alt := t.alt
@@ -155,6 +156,16 @@ func (t *Text) String() string {
 		return join(t.main.b, shown.b, []byte(shown.note))
 	}
 	return join(t.main.b, shown.b, []byte(t.open), []byte{'\n'}, left, alt.b)
+}
+
+// endsLine reports whether no text stands behind the last line end of the parts.
+func endsLine(parts ...[]byte) bool {
+	for _, p := range slices.Backward(parts) {
+		if len(p) > 0 {
+			return p[len(p)-1] == '\n'
+		}
+	}
+	return true
 }
 
 func join(parts ...[]byte) string {
