@@ -178,6 +178,7 @@ answer(release, async ({ params }) => {
   terminals.delete(params.terminalId);
   releases[params.terminalId]++;
   await found.kill();
+  await setTimeout(config.lag);
   return {};
 });
 answer(methods.client.session.requestPermission, ({ params }) => {

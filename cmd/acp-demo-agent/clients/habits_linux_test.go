@@ -290,3 +290,74 @@ func TestHundredsOfCommands(t *testing.T) {
 		r.shut(s)
 	})
 }
+
+// A command does not wait for input that its client leaves open.
+func TestOpenInput(t *testing.T) {
+	each(t, ours, func(t *testing.T, k kind) {
+		s := scene{habits: habits{OpenInput: true}, prompts: []string{"!cat; echo on\nrun --argv -- cat\nbg -- cat; echo bg\nwait t3 --timeout 30s\n!read x || echo $?"}}
+		r := k.play(t, s)
+		r.result("cat; echo on", terminal.Exited, "on\n")
+		r.result("cat", terminal.Exited, "")
+		r.result("wait t3 --timeout 30s", terminal.Exited, "bg\n")
+		r.result("read x || echo $?", terminal.Exited, "1\n")
+	})
+}
+
+// A terminal whose release is answered late is released once, and what has its
+// id then lives on.
+func TestIDsThatComeAgain(t *testing.T) {
+	each(t, ours, func(t *testing.T, k kind) {
+		s := scene{habits: habits{SameIDs: true, Lag: 2500}}
+		r := k.open(t, s)
+		r.order(order{Prompt: "!echo one\n!echo two\nbg -- echo lives; exec sleep 300\n!echo three\n!echo four"})
+		r.answered(1)
+		time.Sleep(4 * time.Second) // past every bound of a release
+		r.order(order{Prompt: "output t3"})
+		r.answered(2)
+		r.result("output t3", terminal.Running, "lives\n")
+		for _, word := range []string{"one", "two", "three", "four"} {
+			r.result("echo "+word, terminal.Exited, word+"\n")
+		}
+		r.shut(s)
+	})
+}
+
+// An output that comes in pieces, each once, is whole or says what is missing.
+func TestDrainedOutputs(t *testing.T) {
+	each(t, ours, func(t *testing.T, k kind) {
+		r := k.play(t, scene{habits: habits{Drained: true}, prompts: []string{
+			"!for i in 1 2 3 4 5 6; do echo same; sleep 0.3; done", "!for i in 1 2 3 4; do echo $i; sleep 0.3; done", "!printf 'aa'; sleep 0.4; printf 'aa\\n'",
+		}})
+		for title, want := range map[string]string{
+			"for i in 1 2 3 4 5 6; do echo same; sleep 0.3; done": strings.Repeat("same\n", 6),
+			"for i in 1 2 3 4; do echo $i; sleep 0.3; done":       "1\n2\n3\n4\n",
+			"printf 'aa'; sleep 0.4; printf 'aa\\n'":              "aaaa\n",
+		} {
+			c := r.card(title)
+			if got := c.report.Output; got != want && !strings.Contains(got, strings.TrimSpace(terminal.GapMark)) {
+				t.Errorf("%s: %q", title, got)
+			}
+			check(t, title+": exit code", c.report.ExitCode, new(0))
+		}
+	})
+}
+
+// Exits that only wait_for_exit tells of are exits: a failure, a code of Windows,
+// and a silent success once another command has shown that commands run here.
+func TestExitsOfWaitOnly(t *testing.T) {
+	each(t, ours, func(t *testing.T, k kind) {
+		r := k.play(t, scene{habits: habits{NoExit: true}, prompts: []string{"!echo out; exit 3\n!true\nbg -- exit 4\nwait t3"}})
+		check(t, "exit code", r.result("echo out; exit 3", terminal.Exited, "out\n").report.ExitCode, new(3))
+		check(t, "exit code", r.result("true", terminal.Exited, "").report.ExitCode, new(0))
+		check(t, "exit code", r.result("wait t3", terminal.Exited, "").report.ExitCode, new(4))
+		const windows = 0xC0000005
+		r = k.play(t, scene{habits: habits{NoExit: true, Answers: map[string]map[string]any{
+			"terminal/wait_for_exit": {"exitCode": windows},
+		}}, prompts: []string{"!echo out; exit 3"}})
+		check(t, "exit code of Windows", r.result("echo out; exit 3", terminal.Exited, "out\n").report.ExitCode, new(windows))
+		r = k.play(t, scene{habits: habits{NoExit: true, Answers: map[string]map[string]any{
+			"terminal/wait_for_exit": {"exitCode": nil, "signal": nil},
+		}}, prompts: []string{"!echo out"}})
+		check(t, "neither code nor signal", r.card("echo out").report.Outcome, terminal.Unknown)
+	})
+}

@@ -32,6 +32,7 @@ type habits struct {
 	Permit    string `json:"permit,omitempty"`    // the kind of the option that the user takes
 	Unread    bool   `json:"unread,omitempty"`    // nobody reads the agent's stderr
 	Link      int64  `json:"link,omitempty"`      // milliseconds that a message takes, in each direction
+	Lag       int64  `json:"lag,omitempty"`       // milliseconds after which a release is answered
 
 	// Params and Answers are laid over those of a method.
 	Params  map[string]map[string]any `json:"params,omitempty"`
@@ -81,9 +82,10 @@ func (r *rig) startRaw(s scene) {
 	c.send = c.slow(func(line []byte) {
 		if line == nil {
 			stdin.Close()
-		} else if _, err := stdin.Write(append(line, '\n')); err == nil {
-			r.recordFrom("client", line)
+			return
 		}
+		r.recordFrom("client", line) // before the agent has it
+		_, _ = stdin.Write(append(line, '\n'))
 	})
 	r.direct, r.order, r.stdin, r.stdout = true, c.order, endOf(c.send), stdout
 	r.exited = make(chan struct{})
@@ -290,7 +292,11 @@ func (c *rawClient) serve(method string, req terminalCall) func() (map[string]an
 	case method == "terminal/release":
 		delete(c.terminals, req.TerminalID)
 		c.releases[req.TerminalID]++
-		fallthrough
+		return func() (map[string]any, error) {
+			t.kill(unix.SignalNum(c.habits.ShellOnly))
+			time.Sleep(time.Duration(c.habits.Lag) * time.Millisecond)
+			return map[string]any{}, nil
+		}
 	case method == "terminal/kill":
 		return func() (map[string]any, error) {
 			t.kill(unix.SignalNum(c.habits.ShellOnly))

@@ -545,55 +545,59 @@ func called(wire []message, method string) bool {
 }
 
 // audit checks every terminal of the log: embedded before its release, released
-// exactly once, and not named afterwards.
+// exactly once, and not named afterwards. An id may come again.
 func (r *rig) audit(s scene) {
 	r.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	embedded, releases := map[string]bool{}, map[string]int{}
+	type use struct {
+		made, released int
+		embedded       bool
+	}
+	uses := map[string]*use{}
 	for _, m := range r.wire {
-		id := m.Params.TerminalID
+		u := uses[m.Params.TerminalID]
 		switch {
 		case m.from == "client" && m.Method == "":
 			asked := request(r.wire, "agent", *m.ID)
 			var answer struct{ TerminalID string }
 			if asked != nil && asked.Method == "terminal/create" && json.Unmarshal(m.Result, &answer) == nil && answer.TerminalID != "" {
-				releases[answer.TerminalID] = 0
+				if uses[answer.TerminalID] == nil {
+					uses[answer.TerminalID] = &use{}
+				}
+				uses[answer.TerminalID].made++
+				uses[answer.TerminalID].embedded = false
 			}
 		case m.Method == "session/update":
 			for _, id := range embeds(m.Params.Update) {
-				embedded[id] = true
-				if releases[id] > 0 {
+				if u := uses[id]; u != nil && u.released < u.made {
+					u.embedded = true
+				} else if u != nil {
 					r.Errorf("%s is embedded after its release", id)
 				}
 			}
-		case strings.HasPrefix(m.Method, "terminal/") && id != "":
-			if releases[id] > 0 {
-				r.Errorf("%s names %s after its release", m.Method, id)
+		case strings.HasPrefix(m.Method, "terminal/") && u != nil:
+			if u.released >= u.made {
+				r.Errorf("%s names %s after its release", m.Method, m.Params.TerminalID)
 			}
 			if m.Method == "terminal/release" {
-				releases[id]++
-				if !embedded[id] && !s.early {
-					r.Errorf("%s is released and was never embedded", id)
+				u.released++
+				if !u.embedded && !s.early {
+					r.Errorf("%s is released and was never embedded", m.Params.TerminalID)
 				}
 			}
 		}
 	}
-	for id, n := range releases {
-		if n != 1 {
-			r.Errorf("%s was released %d times", id, n)
+	for id, u := range uses {
+		if u.released != u.made {
+			r.Errorf("%s was made %d times and released %d times", id, u.made, u.released)
+		}
+		if r.end != nil && r.end.Releases[id] != u.made {
+			r.Errorf("the client has made %s %d times and released it %d times", id, u.made, r.end.Releases[id])
 		}
 	}
-	if r.end == nil {
-		return
-	}
-	if len(r.end.Releases) != len(releases) {
-		r.Errorf("the client has made %d terminals, the log %d", len(r.end.Releases), len(releases))
-	}
-	for id, n := range r.end.Releases {
-		if n != 1 {
-			r.Errorf("the client has released %s %d times", id, n)
-		}
+	if r.end != nil && len(r.end.Releases) != len(uses) {
+		r.Errorf("the client has made %d terminals, the log %d", len(r.end.Releases), len(uses))
 	}
 }
 
