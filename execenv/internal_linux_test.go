@@ -1,11 +1,15 @@
 package execenv
 
 import (
+	"crypto/rand"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -166,5 +170,166 @@ func TestUnreadableTerminal(t *testing.T) {
 			t.Errorf("%s: %q, %v", line, out, err)
 		}
 		p.Wait()
+	}
+}
+
+// Those who ask while somebody walks share the next walk, which begins after they
+// have asked.
+func TestWalksAreShared(t *testing.T) {
+	walks.walking.Lock() // somebody walks
+	const n = 50
+	got := make(chan *walk, n)
+	var asking sync.WaitGroup
+	for range n {
+		asking.Add(1)
+		go func() {
+			asking.Done()
+			got <- takeWalk()
+		}()
+	}
+	asking.Wait()
+	time.Sleep(20 * time.Millisecond)
+	select {
+	case <-got:
+		t.Error("a walk that began before it was asked for")
+	default:
+	}
+	cmd := exec.Command("sleep", "60") // seen by a walk that begins after this
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { cmd.Process.Kill(); cmd.Wait() }()
+	walks.walking.Unlock()
+	different := map[*walk]int{}
+	for range n {
+		w := <-got
+		different[w]++
+		if !slices.ContainsFunc(w.procs, func(p proc) bool { return p.pid == cmd.Process.Pid }) {
+			t.Error("the walk began before it was asked for")
+		}
+	}
+	if len(different) > 2 {
+		t.Errorf("%d walks for %d who asked at one time", len(different), n)
+	}
+}
+
+// What cannot be told to be complete is not: the ids that were given meanwhile.
+func TestChaseCannotTell(t *testing.T) {
+	seen := 0
+	if chase(lastPID()+100000, func(proc) { seen++ }) || chase(0, func(proc) { seen++ }) || seen > 0 {
+		t.Errorf("it can tell, of %d processes", seen)
+	}
+	procs, err := readProcs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		last  int
+		knows bool
+	}{{lastPID(), true}, {lastPID() + 100000, false}} {
+		tr := &tree{leaders: map[int]bool{}, tag: []byte("nobody has this"), group: (*cgroup)(nil), known: map[ident]bool{}, marked: true, since: now()}
+		for range 20 { // a busy machine may give a thousand ids in a moment
+			last := c.last
+			if c.knows {
+				last = lastPID()
+			}
+			if tr.sift(&walk{last: last, procs: procs}, nil); tr.missed != c.knows {
+				break
+			}
+		}
+		if tr.missed == c.knows || (tr.doubt() == nil) != c.knows {
+			t.Errorf("knows %v: missed %v, %v", c.knows, tr.missed, tr.doubt())
+		}
+	}
+}
+
+// Nothing that is older than a command belongs to it, whatever it shows.
+func TestNothingOlderBelongs(t *testing.T) {
+	tag := rand.Text() + ".1,"
+	cmd := exec.Command("sleep", "60")
+	cmd.Env = []string{markName + "=" + tag}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { cmd.Process.Kill(); cmd.Wait() }()
+	p, ok := readProc(cmd.Process.Pid)
+	if !ok {
+		t.Fatal("it does not run")
+	}
+	for since, want := range map[uint64]int{p.start: 1, p.start + 1: 0} {
+		tr := &tree{leaders: map[int]bool{}, tag: []byte(tag), group: (*cgroup)(nil), known: map[ident]bool{}, since: since}
+		if got := tr.search(); len(got) != want {
+			t.Errorf("since %d, started at %d: members %+v, want %d", since, p.start, got, want)
+		}
+	}
+}
+
+// Tags are found wherever they stand, in an environment of any length; one that is
+// empty, or another user's, shows none.
+func TestTags(t *testing.T) {
+	start := func(env ...string) proc {
+		t.Helper()
+		cmd := exec.Command("/bin/sleep", "60")
+		cmd.Env = env
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+		p, ok := readProc(cmd.Process.Pid)
+		if !ok {
+			t.Fatal("it does not run")
+		}
+		return p
+	}
+	var long []string
+	for i := range 12 {
+		long = append(long, "A"+strconv.Itoa(i)+"="+strings.Repeat("x", 100<<10))
+	}
+	for name, c := range map[string]struct {
+		env   []string
+		tags  string
+		state tagState
+	}{
+		"first":         {append([]string{markName + "=X.1,"}, long...), "X.1,", tagsShown},
+		"last":          {append(long, markName+"=X.1,"), "X.1,", tagsShown},
+		"in the middle": {[]string{"A=1", markName + "=Y.2,X.1,", "B=2"}, "Y.2,X.1,", tagsShown},
+		"none":          {[]string{"A=" + markName + "=X.1,"}, "", tagsShown},
+		"empty":         {[]string{}, "", tagsHidden},
+	} {
+		if tags, state := start(c.env...).tags(false); string(tags) != c.tags || state != c.state {
+			t.Errorf("%s: got %q, %v, want %q, %v", name, tags, state, c.tags, c.state)
+		}
+	}
+}
+
+// A limit tag is passed on, also where an environment is not, and shown.
+func TestLimitTags(t *testing.T) {
+	l := newLimitTags()
+	one := l.of(7)
+	if !l.has(one.from) || one.from != one.to || !isLimitTag(one.from) || l.of(maxLimitTags).set(os.Getpid()) || (limitTags{}).has(0) {
+		t.Errorf("%+v of %+v", one, l)
+	}
+	if got := strconv.FormatUint(one.from, 10); got != l.digits()+"000007" {
+		t.Errorf("%s begins with %s", got, l.digits())
+	}
+	cmd := exec.Command("sh", "-c", "read x; exec env -i sh -c 'grep locks /proc/self/limits'")
+	in, _ := cmd.StdinPipe()
+	var out strings.Builder
+	cmd.Stdout = &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if !one.set(cmd.Process.Pid) {
+		t.Skip("a limit cannot be set here")
+	}
+	if limit, err := limitOf(cmd.Process.Pid); limit != one.from || err != nil {
+		t.Errorf("got %d, %v", limit, err)
+	}
+	in.Close()
+	if err := cmd.Wait(); err != nil || !strings.Contains(out.String(), " "+l.digits()+"000007 ") {
+		t.Errorf("%v: %s", err, out.String())
+	}
+	if _, err := limitOf(cmd.Process.Pid); err != syscall.ESRCH {
+		t.Errorf("after the end: %v", err)
 	}
 }

@@ -119,6 +119,9 @@ func (p *process) tagLimit(mark string) bool {
 			}
 			if escaped {
 				if ours[next] = true; !p.limit.set(next) {
+					if p.session != nil {
+						p.session.left = append(p.session.left, q.ident)
+					}
 					return false
 				}
 			}

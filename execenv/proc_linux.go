@@ -96,7 +96,7 @@ func readProcs() ([]proc, error) {
 		}
 	}
 	if _, err := statProc(1); err != nil && os.Getpid() != 1 {
-		return procs, errors.New("/proc hides the processes of other users (hidepid)")
+		return procs, errHidden
 	}
 	return procs, nil
 }
@@ -126,6 +126,8 @@ func ownProcfs() error {
 	}
 	return nil
 }
+
+var errHidden = errors.New("/proc hides the processes of other users (hidepid)")
 
 var errOtherProcfs = errors.New("/proc is that of another pid namespace")
 

@@ -71,8 +71,10 @@ func (t *tree) judge(p proc, again bool) verdict {
 
 // find returns the living members. It calls found, if that is not nil, for
 // each at once: who ends a chain of forks must be faster than the forks.
-func (t *tree) find(found func(proc)) []proc {
-	w := t.look()
+func (t *tree) find(found func(proc)) []proc { return t.sift(t.look(), found) }
+
+// sift returns the members that a walk has seen.
+func (t *tree) sift(w *walk, found func(proc)) []proc {
 	t.cause, t.doubts = w.err, nil
 	if t.blind = w.procs == nil && !t.exact; t.blind {
 		return nil

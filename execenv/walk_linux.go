@@ -1,6 +1,11 @@
 package execenv
 
-import "sync"
+import (
+	"errors"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
 
 // A walk is one look at the process table.
 type walk struct {
@@ -48,8 +53,29 @@ func takeWalk() *walk {
 // look returns the process table; where there is none, what the ids tell.
 func (t *tree) look() *walk {
 	w := takeWalk()
-	if w.procs != nil || !t.marked || short(w.err) {
-		return w
+	switch {
+	case w.procs == nil && t.marked && !short(w.err):
+		return scan(t.first, w.err)
+	case errors.Is(w.err, errHidden) && t.marked && !w.hides(t.first):
+		return &walk{last: w.last, procs: w.procs}
 	}
-	return scan(t.first, w.err)
+	return w
+}
+
+// hides reports whether there is a process that the walk has not seen, with an id
+// from first on.
+func (w *walk) hides(first int) bool {
+	if w.last < first {
+		return true // or not
+	}
+	seen := make(map[int]bool, len(w.procs))
+	for _, p := range w.procs {
+		seen[p.pid] = true
+	}
+	for pid := first; pid <= w.last; pid++ {
+		if !seen[pid] && errors.Is(unix.Kill(pid, 0), unix.EPERM) {
+			return true
+		}
+	}
+	return false
 }
