@@ -93,23 +93,42 @@ func TestStopTreeOfSSHAgent(t *testing.T) {
 	for _, end := range []string{"stop", "close"} {
 		l := execenv.NewLocal(nil)
 		r := start(t, l, sh("eval $(ssh-agent -s); echo agent $SSH_AGENT_PID; exec sleep 1000"))
-		text := r.until(t, "\n")
-		pid, _ := strconv.Atoi(strings.TrimSpace(text[strings.LastIndex(text, "agent ")+len("agent "):]))
+		pid := 0
+		eventually(t, func() error {
+			_, text, _ := strings.Cut(r.seen(), "\nagent ")
+			number, _, whole := strings.Cut(text, "\n")
+			pid, _ = strconv.Atoi(number)
+			return errorf(whole, "got %q", r.seen())
+		})
 		if _, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)); !errors.Is(err, os.ErrPermission) {
 			t.Errorf("it does not protect itself: %v", err)
 		}
+		// On a busy machine the shell may have started it before it has its tag.
+		// Then it is not known whose it is.
+		unknown := false
 		if end == "stop" {
-			if left := r.StopTree(time.Second); left == nil || len(left) > 0 {
+			left := r.StopTree(time.Second)
+			if unknown = left == nil; len(left) > 0 {
 				t.Errorf("left %#v", left)
 			}
 		} else {
 			r.Kill()
 			wait(t, r.Exited(), "the exit")
-			if left := r.Survivors(); len(left) != 1 || left[0].PID != pid {
+			left := r.Survivors()
+			if unknown = left == nil; !unknown && (len(left) != 1 || left[0].PID != pid) {
 				t.Errorf("survivors %v, want %d", left, pid)
 			}
 		}
-		if err := l.Close(); err != nil {
+		err := l.Close()
+		if unknown {
+			t.Log(err)
+			if err == nil || !strings.Contains(err.Error(), "cannot tell") || !strings.Contains(err.Error(), "ssh-agent") {
+				t.Errorf("Close: %v", err)
+			}
+			syscall.Kill(pid, syscall.SIGKILL)
+			continue
+		}
+		if err != nil {
 			t.Error(err)
 		}
 		if data := stat(pid); data != "" && !strings.Contains(data, ") Z ") {
@@ -137,7 +156,7 @@ func TestDaemonOfAnotherUser(t *testing.T) {
 			wait(t, r.Exited(), "the exit")
 			eventually(t, func() error { // it becomes root
 				left := r.Survivors()
-				return errorf(len(left) == 1 && strings.Contains(left[0].Command, "rooted"), "survivors %#v", left)
+				return errorf(left == nil || len(left) == 1 && strings.Contains(left[0].Command, "rooted"), "survivors %#v", left)
 			})
 			time.Sleep(100 * time.Millisecond)
 		} else {
@@ -145,12 +164,13 @@ func TestDaemonOfAnotherUser(t *testing.T) {
 		}
 		began := time.Now()
 		left := r.StopTree(100 * time.Millisecond)
-		if len(left) != 1 || !strings.Contains(left[0].Command, "rooted") || time.Since(began) > 5*time.Second {
-			t.Errorf("%s: left %v after %v", how, left, time.Since(began))
+		unknown := how == "a daemon" && left == nil // see TestStopTreeOfSSHAgent
+		if !unknown && (len(left) != 1 || !strings.Contains(left[0].Command, "rooted")) || time.Since(began) > 5*time.Second {
+			t.Errorf("%s: left %#v after %v", how, left, time.Since(began))
 		}
 		err := l.Close()
 		leak, ok := errors.AsType[*terminal.LeakError](err)
-		if !ok || len(leak.Leaks) != 1 || len(leak.Leaks[0].Procs) != 1 || !strings.Contains(err.Error(), "rooted") {
+		if !ok || len(leak.Leaks) != 1 || !unknown && len(leak.Leaks[0].Procs) != 1 || !strings.Contains(err.Error(), "rooted") {
 			t.Errorf("%s: Close: %v", how, err)
 		}
 	}
@@ -425,8 +445,12 @@ func TestExitsAreTheirOwners(t *testing.T) {
 		return
 	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	rounds := 10
+	if os.Getenv("TERMBRIDGE_REAL") != "" {
+		rounds = 100
+	}
 	for _, opts := range []*execenv.LocalOptions{{}, {Cgroup: execenv.NoCgroup}, {Cgroup: execenv.NoCgroup, Subreaper: true}} {
-		for i := range 60 {
+		for i := range rounds {
 			l := execenv.NewLocal(opts)
 			var wg sync.WaitGroup
 			for _, sid := range []bool{false, true} {

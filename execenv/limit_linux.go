@@ -81,7 +81,7 @@ func limitOf(pid int) (uint64, error) {
 // tagLimit puts the limit tag on a process that has just started, and on what it
 // may have forked before. It reports whether nothing can have escaped: what has
 // then a new id, and either a parent in the tree, or one that adopts orphans.
-func (p *process) tagLimit(mark string) bool {
+func (p *process) tagLimit(mark string) (all bool) {
 	pid := p.child.pid
 	if !p.limit.set(pid) {
 		return false
@@ -90,6 +90,7 @@ func (p *process) tagLimit(mark string) bool {
 		return true // which knows all
 	}
 	const most = 1000
+	all = true
 	ours := map[int]bool{pid: true}
 	for last := pid; ; {
 		now := lastPID()
@@ -100,29 +101,24 @@ func (p *process) tagLimit(mark string) bool {
 		case now < last, now-pid > most:
 			return false
 		case now == last:
-			return true
+			return all
 		}
 		for ; last < now; last++ {
-			next := last + 1
-			q, ok := readProc(next)
+			q, ok := readProc(last + 1)
 			if !ok {
-				if q.sid, _ = unix.Getsid(next); q.sid != pid {
-					continue // it has ended, or is as good as invisible
-				}
+				q.pid = last + 1
+				q.sid, _ = unix.Getsid(q.pid)
 			}
 			escaped := ours[q.ppid] || q.sid == pid
-			if limit, err := limitOf(next); !escaped && (err != nil || !isLimitTag(limit)) && !isThread(next) && mayAdopt(q.ppid) {
+			if limit, err := limitOf(q.pid); !escaped && ok && (err != nil || !isLimitTag(limit)) && !isThread(q.pid) && mayAdopt(q.ppid) {
 				tags, state := q.tags(false)
-				if escaped = bytes.Contains(tags, []byte(mark)); !escaped && state != tagsShown {
-					return false
-				}
+				escaped = bytes.Contains(tags, []byte(mark))
+				all = all && (escaped || state == tagsShown)
 			}
 			if escaped {
-				if ours[next] = true; !p.limit.set(next) {
-					if p.session != nil {
-						p.session.left = append(p.session.left, q.ident)
-					}
-					return false
+				if ours[q.pid] = true; !p.limit.set(q.pid) {
+					all = false
+					p.escaped = append(p.escaped, q.ident)
 				}
 			}
 		}

@@ -245,8 +245,12 @@ func TestContext(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.AfterFunc(100*time.Millisecond, func() { cancel(cause) })
+		began := time.Now()
 		if err := p.Wait(); !errors.Is(err, cause) || out.String() != "hi\n" {
 			t.Errorf("got %v, %q", err, out.String())
+		}
+		if took := time.Since(began); took > 30*time.Second {
+			t.Errorf("it took %v", took)
 		}
 	})
 	t.Run("ended before the start: nothing runs", func(t *testing.T) {

@@ -40,6 +40,7 @@ type process struct {
 	since     uint64      // no process of it is older
 	limit     limitTags   // its one
 	marked    bool        // it has that, and so has all that it starts
+	escaped   []ident     // it has started them, and could not give it to them
 	copiers   []func() error
 	feeder    func() error
 	copying   int           // copiers that run

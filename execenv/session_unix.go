@@ -150,7 +150,7 @@ func (s *session) tree() *tree {
 		first:   s.child.pid,
 		since:   s.since,
 	}
-	for _, id := range s.left {
+	for _, id := range append(s.escaped, s.left...) {
 		t.known[id] = true
 	}
 	return t

@@ -125,20 +125,22 @@ func (t *tree) sift(w *walk, found func(proc)) []proc {
 	unsure := false
 	for again := false; ; again = true {
 		var later []proc
-		for _, p := range rest {
+		rest = slices.DeleteFunc(rest, func(p proc) bool {
 			if p.dead && p.ppid != self {
-				continue
+				return true
 			}
 			switch is := t.judge(p, again); {
-			case p.dead && is != member:
 			case is == member:
 				add(p)
+				return true
+			case p.dead:
 			case is == fleeting:
 				later = append(later, p)
 			case is == doubtful && t.mayBeAdopted(p, ids):
 				t.doubts = append(t.doubts, p)
 			}
-		}
+			return false
+		})
 		descend()
 		if len(later) == 0 || again {
 			unsure = slices.ContainsFunc(later, func(p proc) bool { return p.alive() })
