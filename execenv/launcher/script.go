@@ -81,6 +81,9 @@ trap : HUP QUIT TERM USR1 USR2;
 	exec "$@" 2>&7 6>&- 7>&- 8<&-
 );
 _r=$?;
+# A key has stopped the job. Nobody would continue it: here it is as on a terminal
+# without job control, where the key does nothing.
+while [ $_j ] && [ $_r -gt 146 ] && [ $_r -lt 151 ] && jobs %% >/dev/null 2>&1; do fg %% >/dev/null 2>&1; _r=$?; done;
 trap "" HUP INT TERM PIPE TTOU;
 if [ $_s ]; then echo . >&2; read -r _t <&8; fi;
 if [ -z "$_j" ]; then _x=; fi;
