@@ -79,7 +79,7 @@ var plainCases = []struct{ name, in, want string }{
 	{"alternate screen in the middle of a line", "a\x1b[?1049hx\x1b[?1049lb", "ab\n" + view.ScreenNote},
 	{"alternate screen that is never left", "a\n\x1b[?1047hxyz\n", "a\n" + openNote + "\nxyz\n"},
 	{"alternate screen that is never left, in the middle of a line", "a\x1b[?1049h\x1b[Hxyz", "a\n" + openNote + "\nxyz"},
-	{"alternate screen that is never left, behind a cleared one", "a\n\x1b[2J\x1b[?1049h\x1b[Hxyz", "a\n" + openNote + "\nxyz"},
+	{"alternate screen that is never left, behind a cleared one", "a\n\x1b[H\x1b[2J\x1b[?1049h\x1b[Hxyz", "a\n" + openNote + "\nxyz"},
 	{"alternate screen that is never left, and empty", "a\n\x1b[?1047hxyz\x1b[2J", "a\n" + view.ScreenNote},
 	{"alternate screen and nothing behind it", "a\n\x1b[?1049hx\x1b[?1049l", "a\n" + view.ScreenNote},
 	{"alternate screen twice, one note", "\x1b[?1049hx\x1b[?1049l\x1b[?1049hy\x1b[?1049l", view.ScreenNote},
