@@ -2,6 +2,7 @@ package execenv_test
 
 import (
 	"io"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -115,4 +116,84 @@ func TestInputStateOfPipes(t *testing.T) {
 	if state, e := r.InputState(); state != terminal.Working || e.Certainty != terminal.NoCertainty {
 		t.Errorf("got %v, %+v", state, e)
 	}
+}
+
+// On a pipe a program that polls its input waits for it, too.
+func TestInputStateOfPolledPipes(t *testing.T) {
+	l := newLocal(t, nil)
+	for _, c := range []struct {
+		need, line string
+		want       terminal.Certainty
+		prompt     bool
+	}{
+		{"bash", "exec bash --norc -i", terminal.Likely, true},
+		{"node", "exec node -i", terminal.Likely, false},
+		{"python3", "exec python3 -i", terminal.Certain, false},
+		{"python3", "exec python3 -c 'import select, sys; select.select([sys.stdin], [], [])'", terminal.Likely, false},
+		{"setsid", "setsid -w cat; :", terminal.Certain, false},
+		{"sleep", "sleep 50 | cat", terminal.NoCertainty, false},
+		{"python3", "exec python3 -c 'import select, socket; select.select([socket.socket()], [], [], 50)'", terminal.NoCertainty, false},
+		{"node", "exec node -e 'setTimeout(() => {}, 50000)'", terminal.NoCertainty, false},
+	} {
+		t.Run(c.line, func(t *testing.T) {
+			t.Parallel()
+			need(t, c.need)
+			spec := sh(c.line)
+			spec.Group = true
+			p := l.Command(t.Context(), spec)
+			in, err := p.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer in.Close()
+			if err := p.Start(); err != nil {
+				t.Fatal(err)
+			}
+			defer p.Wait()
+			s := p.(execenv.Session)
+			defer s.StopTree(0)
+			if c.want == terminal.NoCertainty {
+				time.Sleep(500 * time.Millisecond)
+			}
+			eventually(t, func() error {
+				state, e := s.InputState()
+				return errorf((state == terminal.Waiting) == (c.want != terminal.NoCertainty) && e.Certainty == c.want && e.Prompt == c.prompt && !e.Secret,
+					"got %v, %+v", state, e)
+			})
+		})
+	}
+}
+
+// The evidence names the process, and tells the command's own shell at its prompt
+// from a job in it.
+func TestInputStateNamesTheProcess(t *testing.T) {
+	need(t, "bash", "cat")
+	l := newLocal(t, nil)
+	spec := execenv.Spec{Path: "bash", Args: []string{"--norc", "--noprofile", "-i"}, TTY: &execenv.TTY{Input: true}}
+	r := start(t, l, spec)
+	is := func(command string, prompt bool) {
+		t.Helper()
+		eventually(t, func() error {
+			_, e := r.InputState()
+			return errorf(strings.HasPrefix(e.Proc.Command, command) && e.Prompt == prompt && strings.Contains(e.Reason, strconv.Itoa(e.Proc.PID)) &&
+				(r.ID() == strconv.Itoa(e.Proc.PID)) == prompt, "want %s at its prompt: %v, got %+v", command, prompt, e)
+		})
+	}
+	is("bash", true)
+	for _, line := range []string{"cat /dev/stdin", "bash --norc --noprofile -i"} {
+		if _, err := io.WriteString(r.term, line+"\n"); err != nil {
+			t.Fatal(err)
+		}
+		is(line, false)
+		if _, err := io.WriteString(r.term, "\x04"); err != nil {
+			t.Fatal(err)
+		}
+		is("bash --norc --noprofile -i", true)
+	}
+	r = start(t, l, execenv.Spec{Path: "bash", Args: []string{"-c", "read x"}, TTY: &execenv.TTY{Input: true}})
+	is0 := func() error {
+		_, e := r.InputState()
+		return errorf(e.Certainty == terminal.Certain && !e.Prompt && e.Proc.Command == "bash -c read x", "got %+v", e)
+	}
+	eventually(t, is0)
 }
