@@ -23,7 +23,7 @@ import (
 type output struct {
 	buf     *tail.Buffer
 	streams []stream
-	asks    *responder    // nil for a command that nobody can answer
+	queries *responder    // nil for a command that nobody can answer
 	open    atomic.Int32  // streams that go on
 	eof     chan struct{} // closed when the last has ended
 
@@ -104,8 +104,8 @@ type keeper struct {
 
 func (k keeper) Write(p []byte) (int, error) {
 	k.out.write(k.name, p)
-	if k.out.asks != nil {
-		k.out.asks.scan(p)
+	if k.out.queries != nil {
+		k.out.queries.scan(p)
 	}
 	return len(p), nil
 }

@@ -19,7 +19,7 @@ func TestQueries(t *testing.T) {
 		`\033[>c`:                 "\x1b[>0;0;0c",
 		`\033]10;?\007`:           "\x1b]10;rgb:ffff/ffff/ffff\a",
 		`\033]11;?\033\\`:         "\x1b]11;rgb:0000/0000/0000\x1b\\",
-		`x\033[1m\033[6ny\033[c`:  "\x1b[1;1R\x1b[?62;22c",
+		`x\033[1m\033[6ny\033[c`:  "\x1b[1;2R\x1b[?62;22c",
 		`\033[?25l\033[31m\033[7`: "",
 	} {
 		t.Run(question, func(t *testing.T) {
@@ -45,6 +45,22 @@ func TestQueries(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A size probe is answered with the size of now.
+func TestSizeProbe(t *testing.T) {
+	need(t, "bash")
+	m := newManager(t, nil)
+	probe := `stty raw -echo; printf 'ready\n'; for i in 1 2; do IFS= read -rN1 x; printf '\033[999;999H\033[6n'; IFS= read -rd R x; printf '<%s>\n' "${x#??}"; done`
+	term := start(t, m, terminal.Command{Args: []string{"bash", "-c", probe}, TTY: true, Stdin: true, Size: terminal.Size{Rows: 12, Cols: 34}})
+	read(t, term, "ready\n")
+	write(t, term, "x")
+	read(t, term, "<12;34>\n")
+	if err := term.Resize(terminal.Size{Rows: 56, Cols: 78}); err != nil {
+		t.Fatal(err)
+	}
+	write(t, term, "x")
+	read(t, term, "<56;78>\n")
 }
 
 // In line mode nothing is answered: it would be typed at whatever reads next.

@@ -35,6 +35,8 @@ type term struct {
 	timeout  *time.Timer // nil without Command.Timeout
 	claimed  atomic.Bool // somebody settles it
 
+	size atomic.Pointer[terminal.Size]
+
 	done  chan struct{} // closed by Manager.ended, once out is closed and final is valid
 	final terminal.Info
 
@@ -80,6 +82,7 @@ func (m *Manager) newTerm(cmd terminal.Command, spec execenv.Spec) (*term, error
 	if err := t.prepare(spec.TTY); err != nil {
 		return nil, err
 	}
+	t.size.Store(new(cmp.Or(cmd.Size, terminal.DefaultSize)))
 	limit := cmp.Or(cmd.OutputLimit, m.opts.OutputLimit)
 	t.out = newOutput(limit, func(n int) bool { return m.grow(t, n) })
 	return t, nil
@@ -144,7 +147,7 @@ func (t *term) startProcess() error {
 	if cmd.Stdin {
 		t.in = newInput(stdin, t.tty, t.sess.Exited())
 		if t.tty != nil {
-			t.out.asks = &responder{in: t.in, join: t.m.wg.Go}
+			t.out.queries = &responder{in: t.in, join: t.m.wg.Go, size: func() terminal.Size { return *t.size.Load() }}
 		}
 	}
 	return nil
@@ -392,6 +395,7 @@ func (t *term) Resize(size terminal.Size) error {
 	if err := t.tty.Resize(size); err != nil && !isClosed(t.sess.Exited()) {
 		return fmt.Errorf("localterm: resize: %w", err)
 	}
+	t.size.Store(&size)
 	return nil
 }
 
