@@ -29,6 +29,7 @@ type fake struct {
 	dies     time.Duration   // when the process exits by itself; 0: never
 	immortal bool            // no stop ends the process itself
 	exit     terminal.Exit   // of a stopped process
+	text     string          // that it writes; "": out
 	waitErr  error
 	started  sync.WaitGroup // processes that have not exited
 }
@@ -52,7 +53,11 @@ type fakeProcess struct {
 func (p *fakeProcess) Start() error {
 	time.Sleep(p.starting)
 	p.started.Add(1)
-	go io.WriteString(p.outEnd, "out")
+	text := p.fake.text
+	if text == "" {
+		text = "out"
+	}
+	go io.WriteString(p.outEnd, text)
 	if p.dies > 0 {
 		time.AfterFunc(p.dies, func() { p.once.Do(p.die) })
 	}
@@ -185,6 +190,34 @@ func TestLateStart(t *testing.T) {
 		}
 		if _, err := m.Start(ctx, terminal.Command{Line: "x"}); !errors.Is(err, cause) {
 			t.Errorf("an ended context: %v", err)
+		}
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// What a start that came too late wrote is given back to the Manager.
+func TestLateStartsKeepNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 64 << 10
+		f := &fake{starting: time.Minute, text: strings.Repeat("x", limit)}
+		m := localterm.New(&localterm.Options{Executors: map[string]execenv.Executor{"fake": f}, ManagerBytes: limit})
+		for range 3 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			if _, err := m.Start(ctx, terminal.Command{Line: "x"}); !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatalf("Start = %v", err)
+			}
+			cancel()
+			time.Sleep(2 * time.Minute)
+		}
+		f.starting = 0
+		term := start(t, m, terminal.Command{Line: "x"})
+		if _, err := term.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := output(t, term); got != f.text {
+			t.Errorf("%d bytes are kept, want all %d", len(got), limit)
 		}
 		if err := m.Close(); err != nil {
 			t.Error(err)

@@ -103,7 +103,8 @@ type Options struct {
 	// ManagerBytes is how many bytes of output are kept of all commands
 	// together; 0 is [terminal.DefaultManagerBytes]. Where they would be
 	// more, ended terminals are evicted, oldest first; if that does not help,
-	// outputs lose their start. A page for each is always there.
+	// outputs lose their start, those first that are over a fair share. A page
+	// for each is always there.
 	ManagerBytes int
 
 	// KeepEnded is how long an ended terminal is kept; 0 is until it is
@@ -138,10 +139,10 @@ type Manager struct {
 	// guards following
 	closed bool
 	kept   *shelf.Shelf[*term]
-	bytes  int             // reserved by the buffers of those kept
-	left   []leftover      // what outlived ended commands of the caller's executors
-	leaks  []terminal.Leak // what could not be ended of it
-	expiry *time.Timer     // evicts what KeepEnded is over for; nil before it is needed
+	budget *shelf.Budget[*term] // of the outputs
+	left   []leftover           // what outlived ended commands of the caller's executors
+	leaks  []terminal.Leak      // what could not be ended of it
+	expiry *time.Timer          // evicts what KeepEnded is over for; nil before it is needed
 
 	wg sync.WaitGroup // commands and goroutines; Add while !closed or from one of them
 }
@@ -166,7 +167,8 @@ func New(opts *Options) *Manager {
 	o.ManagerBytes = cmp.Or(o.ManagerBytes, terminal.DefaultManagerBytes)
 	o.Grace = cmp.Or(o.Grace, terminal.StopGrace)
 	o.Logger = logqueue.New(o.Logger)
-	m.kept = shelf.New(o.MaxTerminals, func(t *term) { m.bytes -= t.bytes })
+	m.kept = shelf.New(o.MaxTerminals, func(t *term) { m.budget.Free(t) })
+	m.budget = shelf.NewBudget(m.kept, o.ManagerBytes, func(t *term, size int) int { return t.out.buf.Shrink(size) })
 	if o.Env != nil {
 		m.env = *o.Env
 	} else {
@@ -343,18 +345,11 @@ func checkWords(spec execenv.Spec, env map[string]string) error {
 	return nil
 }
 
-// grow is the Reserve of the buffer of t, which wants n bytes more. Ended
-// terminals give way.
-func (m *Manager) grow(t *term, n int) bool {
+// grow is the Reserve of the buffer of t.
+func (m *Manager) grow(t *term, n int) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.kept.Evict(func(*term) bool { return m.bytes+n > m.opts.ManagerBytes })
-	if m.bytes+n > m.opts.ManagerBytes {
-		return false
-	}
-	m.bytes += n
-	t.bytes += n
-	return true
+	return m.budget.Grow(t, n)
 }
 
 // ended gives back the slot of t and publishes its end.
@@ -363,8 +358,8 @@ func (m *Manager) ended(t *term) {
 	defer m.mu.Unlock()
 	m.kept.End(t)
 	close(t.done)
-	if !t.started {
-		m.bytes -= t.bytes // never kept
+	if !t.started { // never kept
+		m.budget.Free(t)
 	}
 	if m.own == nil && (len(t.final.Left) > 0 || t.final.Outcome == terminal.Failed) { // else Close of own ends it
 		if l := (leftover{t.info.ID, t.sess}); m.closed {

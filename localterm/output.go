@@ -45,7 +45,7 @@ type stream struct {
 	name terminal.Stream // "" for a terminal
 }
 
-func newOutput(limit int, reserve func(int) bool) *output {
+func newOutput(limit int, reserve func(int) int) *output {
 	o := &output{buf: tail.New(limit), eof: make(chan struct{}), active: time.Now(), input: -1}
 	o.buf.Reserve = reserve
 	return o

@@ -45,7 +45,6 @@ type term struct {
 	// Manager.mu guards following
 	started   bool // and kept
 	abandoned bool // before it had started
-	bytes     int  // reserved by the buffer
 }
 
 var (
@@ -84,7 +83,7 @@ func (m *Manager) newTerm(cmd terminal.Command, spec execenv.Spec) (*term, error
 	}
 	t.size.Store(new(cmp.Or(cmd.Size, terminal.DefaultSize)))
 	limit := cmp.Or(cmd.OutputLimit, m.opts.OutputLimit)
-	t.out = newOutput(limit, func(n int) bool { return m.grow(t, n) })
+	t.out = newOutput(limit, func(n int) int { return m.grow(t, n) })
 	return t, nil
 }
 

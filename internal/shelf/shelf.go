@@ -23,8 +23,9 @@ type Shelf[T terminal.Terminal] struct {
 
 // A place is that of one terminal.
 type place struct {
-	id string
-	at *list.Element // of kept
+	id    string
+	at    *list.Element // of kept
+	ended bool
 }
 
 // New returns a Shelf with limit places. It calls evicted with each terminal that
@@ -53,7 +54,7 @@ func (s *Shelf[T]) Busy() bool { return s.slots > 0 }
 // the terminal that ended first loses its own.
 func (s *Shelf[T]) Put(id string, t T) {
 	s.byID[id] = t
-	s.places[t] = place{id, s.kept.PushBack(t)}
+	s.places[t] = place{id: id, at: s.kept.PushBack(t)}
 	s.Evict(func(T) bool { return s.kept.Len() > s.limit })
 }
 
@@ -61,7 +62,9 @@ func (s *Shelf[T]) Put(id string, t T) {
 // if it has one, until it is evicted.
 func (s *Shelf[T]) End(t T) {
 	s.slots--
-	if _, ok := s.places[t]; ok {
+	if place, ok := s.places[t]; ok {
+		place.ended = true
+		s.places[t] = place
 		s.ended.PushBack(t)
 	}
 }

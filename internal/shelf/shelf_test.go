@@ -55,6 +55,16 @@ func (f *fixture) end(ids ...string) {
 	}
 }
 
+// term returns a terminal that is kept.
+func (f *fixture) term(id string) *fake {
+	f.t.Helper()
+	t, ok := f.Get(id)
+	if !ok {
+		f.t.Fatalf("%s is not kept", id)
+	}
+	return t
+}
+
 // check compares what is kept, in its order, and what was evicted.
 func (f *fixture) check(kept, gone []string) {
 	f.t.Helper()

@@ -19,9 +19,9 @@ import (
 // cursor means the same for ever. Any number of goroutines write and read.
 type Buffer struct {
 	// Reserve, if it is set before the first Write, is asked before the ring
-	// grows by n bytes. If it returns false the ring stays as it is for now and
-	// keeps less than the limit. It is called with the buffer locked.
-	Reserve func(n int) bool
+	// grows by n bytes, and returns how many it may have. With fewer it keeps less
+	// than the limit for now. It is called with the buffer locked.
+	Reserve func(n int) int
 
 	limit int
 
@@ -100,12 +100,42 @@ func (b *Buffer) grow(want int) {
 		size *= 2
 	}
 	size = min(size, b.limit)
-	if b.Reserve != nil && !b.Reserve(size-len(b.ring)) {
-		b.full = b.end + int64(len(b.ring))
-		if b.ring != nil {
-			return
+	if b.Reserve != nil {
+		granted := len(b.ring) + b.Reserve(size-len(b.ring))
+		if granted < size {
+			b.full = b.end + int64(granted)
 		}
-		size = min(minRing, b.limit)
+		if granted == 0 {
+			granted = min(minRing, b.limit)
+		}
+		size = granted
+	}
+	b.resize(size)
+}
+
+// Shrink makes the ring hold size bytes, if it holds more and nobody uses the
+// buffer just now, and returns by how many it has shrunk.
+func (b *Buffer) Shrink(size int) int {
+	if !b.mu.TryLock() {
+		return 0
+	}
+	defer b.mu.Unlock()
+	size = max(size, min(minRing, b.limit))
+	freed := len(b.ring) - size
+	if freed <= 0 {
+		return 0
+	}
+	b.evict(b.end - int64(size))
+	b.full = b.end + int64(size)
+	b.resize(size)
+	return freed
+}
+
+// resize moves what is kept, which is no more than size bytes, to a new ring.
+// Called with mu held.
+func (b *Buffer) resize(size int) {
+	if size == len(b.ring) {
+		return
 	}
 	old := b.bytes(b.start, b.end)
 	b.ring = make([]byte, size)

@@ -96,10 +96,10 @@ func TestEvictedLines(t *testing.T) {
 func TestReserve(t *testing.T) {
 	b := tail.New(64 << 10)
 	var asked []int
-	allow := true
-	b.Reserve = func(n int) bool { asked = append(asked, n); return allow }
+	allow := 1 << 20
+	b.Reserve = func(n int) int { asked = append(asked, n); return min(n, allow) }
 	b.Write(make([]byte, 5000))
-	allow = false
+	allow = 0
 	b.Write(make([]byte, 5000))
 	if got, want := fmt.Sprint(asked, b.Size()), "[8192 8192] 8192"; got != want {
 		t.Errorf("asked and size: %s, want %s", got, want)
@@ -111,19 +111,80 @@ func TestReserve(t *testing.T) {
 	if len(asked) != 2 {
 		t.Errorf("asked again at once: %v", asked)
 	}
-	allow = true
+	allow = 1000 // some of what it wants
 	b.Write(make([]byte, 20000))
 	b.Write(make([]byte, 20000))
-	if b.Size() <= 8192 {
-		t.Errorf("size %d: never asked again", b.Size())
+	if b.Size() != 9192 {
+		t.Errorf("size %d, want what was granted", b.Size())
+	}
+	if start, end := b.Bounds(); start != 51000-9192 || end != 51000 {
+		t.Errorf("keeps %d..%d, want the last 9192 bytes", start, end)
+	}
+	if n := len(asked); n != 3 {
+		t.Errorf("asked %d times", n)
 	}
 
 	b = tail.New(64 << 10)
-	b.Reserve = func(int) bool { return false }
+	b.Reserve = func(int) int { return 0 }
 	b.Write([]byte("first"))
 	if got := b.Read(0, 64).Text; got != "first" {
 		t.Errorf("with no room at all: %q, want the first bytes all the same", got)
 	}
+}
+
+// A ring that shrinks keeps the newest bytes, and its cursors and counts.
+func TestShrink(t *testing.T) {
+	b := tail.New(64 << 10)
+	var asked []int
+	b.Reserve = func(n int) int { asked = append(asked, n); return n }
+	var all []byte
+	for i := range 6000 {
+		all = fmt.Appendf(all, "%05d\n", i)
+	}
+	b.Write(all)
+	before := b.Size()
+	if freed := b.Shrink(10_000); freed != before-10_000 || b.Size() != 10_000 {
+		t.Errorf("freed %d of %d, and %d are left; want 10,000", freed, before, b.Size())
+	}
+	lines, start := b.EvictedLines()
+	if start != int64(len(all)-10_000) || lines != int64(bytes.Count(all[:start], []byte("\n"))) {
+		t.Errorf("%d lines before %d", lines, start)
+	}
+	if got := b.Read(start, 1<<20).Text; got != string(all[start:]) {
+		t.Errorf("%d bytes, want the last 10,000", len(got))
+	}
+	if freed := b.Shrink(20_000); freed != 0 {
+		t.Errorf("a ring that is smaller freed %d", freed)
+	}
+	asked = nil
+	b.Write(all[:3000])
+	if len(asked) > 0 || b.Size() != 10_000 {
+		t.Errorf("it asks for what it has just given back: %v", asked)
+	}
+	b.Write(all)
+	b.Write(all)
+	if len(asked) == 0 || b.Size() <= 10_000 {
+		t.Errorf("it never asks again: size %d", b.Size())
+	}
+	if got := b.Read(0, 1<<20); !strings.HasSuffix(got.Text, "05999\n") || !got.Truncated {
+		t.Errorf("…%q, truncated: %v", got.Text[max(0, len(got.Text)-20):], got.Truncated)
+	}
+	if freed := b.Shrink(0); b.Size() != 4<<10 || freed == 0 {
+		t.Errorf("to nothing: size %d, want a page", b.Size())
+	}
+	if freed := tail.New(64 << 10).Shrink(0); freed != 0 {
+		t.Errorf("an empty one freed %d", freed)
+	}
+
+	// Who uses the buffer is not waited for: there may be two that shrink each other.
+	b = tail.New(64 << 10)
+	b.Reserve = func(n int) int {
+		if freed := b.Shrink(0); freed != 0 {
+			t.Errorf("freed %d in the middle of a write", freed)
+		}
+		return n
+	}
+	b.Write(all)
 }
 
 func TestWait(t *testing.T) {

@@ -69,7 +69,8 @@ type Options struct {
 	// ManagerBytes is how many bytes of output are kept of all commands
 	// together; 0 is [terminal.DefaultManagerBytes]. Where they would be
 	// more, ended terminals are evicted, oldest first; if that does not help,
-	// outputs lose their start. A page for each is always there.
+	// outputs lose their start, those first that are over a fair share. A page
+	// for each is always there.
 	ManagerBytes int
 
 	// Grace is how long a program that is asked to end has before it is
@@ -107,9 +108,9 @@ type Manager struct {
 	ids     int // ids given by the default NewID
 	pids    int // as the kernel, from some number on
 	kept    *shelf.Shelf[*term]
-	bytes   int            // reserved by the buffers of those kept
-	running map[*term]bool // those with a goroutine of a program, evicted ones too
-	counts  map[string]int // starts by program
+	budget  *shelf.Budget[*term] // of the outputs
+	running map[*term]bool       // those with a goroutine of a program, evicted ones too
+	counts  map[string]int       // starts by program
 }
 
 // New returns a Manager. Nil options are the defaults.
@@ -139,7 +140,8 @@ func New(opts *Options) *Manager {
 	if m.opts.Grace == 0 {
 		m.opts.Grace = terminal.StopGrace
 	}
-	m.kept = shelf.New(m.opts.MaxTerminals, func(t *term) { m.bytes -= t.bytes })
+	m.kept = shelf.New(m.opts.MaxTerminals, func(t *term) { m.budget.Free(t) })
+	m.budget = shelf.NewBudget(m.kept, m.opts.ManagerBytes, func(t *term, size int) int { return t.buf.Shrink(size) })
 	return m
 }
 
@@ -259,18 +261,11 @@ func (m *Manager) ended(t *term) {
 	close(t.done)
 }
 
-// grow is the Reserve of the buffer of t, which wants n bytes more. Ended
-// terminals give way.
-func (m *Manager) grow(t *term, n int) bool {
+// grow is the Reserve of the buffer of t.
+func (m *Manager) grow(t *term, n int) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.kept.Evict(func(*term) bool { return m.bytes+n > m.opts.ManagerBytes })
-	if m.bytes+n > m.opts.ManagerBytes {
-		return false
-	}
-	m.bytes += n
-	t.bytes += n
-	return true
+	return m.budget.Grow(t, n)
 }
 
 // Get implements [terminal.Manager].

@@ -32,7 +32,6 @@ type term struct {
 	stopped chan struct{} // closed by the first signal that ends: Process.Stopped
 	killed  chan struct{} // closed by SIGKILL: Process.Killed
 	done    chan struct{} // closed by watch, last, in Manager.ended: Info is final
-	bytes   int           // reserved by buf; guarded by the Manager's mu
 
 	mu sync.Mutex
 	// guards following
@@ -70,7 +69,7 @@ func newTerm(m *Manager, id string, cmd terminal.Command) *term {
 			Outcome: terminal.Running, Started: time.Now(),
 		},
 	}
-	t.buf.Reserve = func(n int) bool { return m.grow(t, n) }
+	t.buf.Reserve = func(n int) int { return m.grow(t, n) }
 	if t.size.IsZero() {
 		t.size = terminal.DefaultSize
 	}

@@ -102,6 +102,40 @@ var limitRule = rule{
 				h.Errorf("the live command is gone: %v", err)
 			}
 		}},
+		{name: "manager bytes are shared", run: func(h *harness) {
+			// Each of those that run keeps a fair share of the end of its output,
+			// whoever came first.
+			const limit, n = 400 << 10, 8
+			h.limited(Limits{ManagerBytes: limit})
+			var live []terminal.Terminal
+			for range n {
+				t := h.start("spill", "100000") // 800,000 bytes
+				h.waitText(t, "0099999\n")
+				live = append(live, t)
+			}
+			total := 0
+			for i, t := range live {
+				text, _ := h.keptOf(t)
+				total += len(text)
+				if len(text) < limit/n/2 || !strings.HasSuffix(plain(text), "0099999\n") {
+					h.Errorf("command %d of %d keeps %d bytes of %d for all, …%q", i+1, n, len(text), limit, tailOf(text))
+				}
+			}
+			if most := limit + n*4<<10; total > most {
+				h.Errorf("%d bytes kept with a limit of %d", total, limit)
+			}
+		}},
+		{name: "room that cannot be had", run: func(h *harness) {
+			// What a command wants and cannot have costs nobody else's output.
+			const limit = 300 << 10
+			m := h.limited(Limits{ManagerBytes: limit})
+			ended := h.start("print", "small")
+			h.end(ended)
+			h.waitText(h.start("spill", "100000"), "0099999\n")
+			if _, err := m.Get(ended.Info().ID); err != nil {
+				h.Errorf("an ended command with 5 bytes is gone: %v", err)
+			}
+		}},
 	},
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -285,7 +286,7 @@ func readMutants() []mutant {
 			out, err := t.ReadOutput(ctx, cursor+oldest, wait)
 			out.NextCursor -= oldest
 			return out, err
-		}), also: listed("a second read of an evicted output misses it", "6-limits/the default", "6-limits/the tail")},
+		}), also: listed("a second read of an evicted output misses it", "6-limits")},
 		{rule: rule, name: "losses are not marked", make: breakRead(func(t terminal.Terminal, ctx context.Context, cursor int64, wait time.Duration) (terminal.Output, error) {
 			out, err := t.ReadOutput(ctx, cursor, wait)
 			out.Truncated = false
@@ -302,7 +303,7 @@ func readMutants() []mutant {
 				out.Text = ""
 			}
 			return out, err
-		}), also: listed("it looks at what is kept", "6-limits/the default", "6-limits/the tail")},
+		}), also: listed("it looks at what is kept", "6-limits")},
 		{rule: rule, name: "a read takes the output away", make: breakTerm(func(t terminal.Terminal) brokenTerm {
 			var taken atomic.Int64
 			return brokenTerm{read: func(ctx context.Context, cursor int64, wait time.Duration) (terminal.Output, error) {
@@ -310,7 +311,7 @@ func readMutants() []mutant {
 				taken.Store(max(out.NextCursor, taken.Load()))
 				return out, err
 			}}
-		}), also: listed("it reads the same output twice", "4-stop/last words", "6-limits/manager bytes")},
+		}), also: listed("it reads the same output twice", "4-stop/last words", "6-limits")},
 		{rule: rule, name: "one of two outputs is lost", make: breakOptions(func(opts *memterm.Options) {
 			program := opts.Programs["both"]
 			opts.Programs["both"] = func(p *memterm.Process) terminal.Exit {
@@ -770,6 +771,33 @@ func limitMutants() []mutant {
 		{rule: rule, name: "no cap over the manager", make: func(l Limits) terminal.Manager {
 			l.ManagerBytes = 0
 			return memterm.New(reference(l))
+		}},
+		{rule: rule, name: "first come, first served", make: func(l Limits) terminal.Manager {
+			var started atomic.Int32
+			return &broken{Manager: memterm.New(reference(l)), term: func(t terminal.Terminal) brokenTerm {
+				if started.Add(1) <= 4 || l.ManagerBytes == 0 {
+					return brokenTerm{}
+				}
+				return brokenTerm{read: func(ctx context.Context, cursor int64, wait time.Duration) (terminal.Output, error) {
+					end, err := t.ReadOutput(ctx, math.MaxInt64, 0)
+					if err != nil {
+						return end, err
+					}
+					return t.ReadOutput(ctx, max(cursor, end.NextCursor-4096), wait)
+				}}
+			}}
+		}},
+		{rule: rule, name: "room that cannot be had evicts", make: func(l Limits) terminal.Manager {
+			if l.ManagerBytes == 0 {
+				return memterm.New(reference(l))
+			}
+			return &broken{Manager: memterm.New(reference(l)), get: func(m terminal.Manager, id string) (terminal.Terminal, error) {
+				t, err := m.Get(id)
+				if err == nil && t.Info().Outcome.Ended() {
+					return nil, terminal.ErrNotFound
+				}
+				return t, err
+			}}
 		}},
 	}
 }

@@ -23,6 +23,7 @@ func Programs() map[string]memterm.Program {
 		"print":    printText,
 		"drip":     drip,
 		"lines":    lines,
+		"spill":    spill,
 		"bytes":    slowly,
 		"repeat":   repeat,
 		"args":     args,
@@ -77,6 +78,13 @@ func lines(p *memterm.Process) terminal.Exit {
 	n, _ := strconv.Atoi(p.Args[1])
 	io.WriteString(p.Stdout, numbered(n))
 	return memterm.Code(0)
+}
+
+// spill is lines N that then waits for its end.
+func spill(p *memterm.Process) terminal.Exit {
+	lines(p)
+	<-p.Stopped
+	return p.Death()
 }
 
 // numbered is the output of lines.
