@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -23,6 +24,18 @@ import (
 
 // bound is how long a test waits for what must happen.
 const bound = 30 * time.Second
+
+// need fails or skips the test where a program is missing.
+func need(t *testing.T, program string) {
+	t.Helper()
+	if _, err := exec.LookPath(program); err == nil {
+		return
+	}
+	if os.Getenv("TERMBRIDGE_REAL") != "" {
+		t.Fatalf("%s is missing", program)
+	}
+	t.Skipf("%s is missing", program)
+}
 
 func newManager(t *testing.T, opts *localterm.Options) *localterm.Manager {
 	t.Helper()

@@ -3,7 +3,6 @@ package localterm_test
 import (
 	"context"
 	"errors"
-	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -18,14 +17,6 @@ type stated interface {
 	terminal.Terminal
 	terminal.StateReader
 	terminal.StateWaiter
-}
-
-// need skips the test where a program is missing.
-func need(t *testing.T, program string) {
-	t.Helper()
-	if _, err := exec.LookPath(program); err != nil {
-		t.Skipf("%s is not installed", program)
-	}
 }
 
 // waitState waits until term waits for input.
