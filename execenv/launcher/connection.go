@@ -101,7 +101,6 @@ type connection struct {
 
 	mu sync.Mutex
 	// guards following
-	ending bool
 	count  int // commands so far, for their numbers
 	users  int // commands that hold a place; guarded by Executor.mu
 	asked  map[string][]chan string

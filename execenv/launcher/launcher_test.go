@@ -3,6 +3,7 @@ package launcher_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -62,13 +63,14 @@ func TestWords(t *testing.T) {
 			spec.Dir = dir
 			value := "x'\\\n!$(id)\xfe"
 			spec.Env = execenv.Env{}.With(map[string]string{"V": value})
-			want := dir + "\x00" + value + "\x00"
+			var want strings.Builder
+			want.WriteString(dir + "\x00" + value + "\x00")
 			for _, w := range words {
-				want += w + "\x00"
+				want.WriteString(w + "\x00")
 			}
 			out, err := e.Command(t.Context(), spec).CombinedOutput()
-			if err != nil || string(out) != want {
-				t.Errorf("pipes: got %s, %v\nwant %s", show(out), err, show([]byte(want)))
+			if err != nil || string(out) != want.String() {
+				t.Errorf("pipes: got %s, %v\nwant %s", show(out), err, show([]byte(want.String())))
 			}
 			spec.Args[1] = `for w; do printf '%s' "$w" | od -An -tx1; done; test "$1" = "a b" && test "$V" = "$(printf 'x\047\134\n!$(id)\376')" && echo same`
 			_, out = onTerminal(t, e, spec)

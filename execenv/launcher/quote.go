@@ -12,11 +12,12 @@ import (
 // fish, csh, tcsh) runs as these words.
 func loginLine(argv []string) string {
 	long := func(word string) bool { return len(word) > maxQuoted }
-	line := "exec"
+	var line strings.Builder
+	line.WriteString("exec")
 	switch {
 	case slices.ContainsFunc(argv, forbidden.MatchString), slices.ContainsFunc(argv[min(3, len(argv)):], long):
 		// The words are quoted for sh and encoded in pieces of plain text.
-		line += ` /bin/sh -c 'eval "` + "`" + `printf %b "$@"` + "`" + `"' tb`
+		line.WriteString(` /bin/sh -c 'eval "` + "`" + `printf %b "$@"` + "`" + `"' tb`)
 		argv = pieces(octal("exec "+shellwords.Join(argv)), maxQuoted)
 	case len(argv) > 3 && long(argv[2]): // sh -c SCRIPT
 		script := pieces(argv[2], maxQuoted)
@@ -24,9 +25,9 @@ func loginLine(argv []string) string {
 		argv = slices.Concat(words, script, argv[4:])
 	}
 	for _, word := range argv {
-		line += " '" + word + "'"
+		line.WriteString(" '" + word + "'")
 	}
-	return line
+	return line.String()
 }
 
 // octal encodes a text for printf %b: what is not a plain character becomes \0
