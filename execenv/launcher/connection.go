@@ -101,9 +101,9 @@ type connection struct {
 
 	mu sync.Mutex
 	// guards following
-	count  int // commands so far, for their numbers
-	users  int // commands that hold a place; guarded by Executor.mu
-	asked  map[string][]chan string
+	count int // commands so far, for their numbers
+	users int // commands that hold a place; guarded by Executor.mu
+	asked map[string][]chan string
 }
 
 // connect returns a connection with a place for one more command.
