@@ -1183,3 +1183,66 @@ func TestNobodyReadsAtTheEnd(t *testing.T) {
 		f.count(release, 1)
 	})
 }
+
+// A closing is a connection that ends as it answers a create.
+type closing struct {
+	acpterm.Conn
+	done chan struct{}
+
+	mu    sync.Mutex
+	calls []string // guarded by mu
+}
+
+func (c *closing) Done() <-chan struct{} { return c.done }
+
+func (c *closing) note(method string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls = append(c.calls, method)
+}
+
+func (c *closing) CreateTerminal(context.Context, acp.CreateTerminalRequest) (acp.CreateTerminalResponse, error) {
+	close(c.done)
+	return acp.CreateTerminalResponse{TerminalId: "x"}, nil
+}
+
+func (c *closing) WaitForTerminalExit(context.Context, acp.WaitForTerminalExitRequest) (acp.WaitForTerminalExitResponse, error) {
+	c.note(wait)
+	return acp.WaitForTerminalExitResponse{}, errors.New("gone")
+}
+
+func (c *closing) TerminalOutput(context.Context, acp.TerminalOutputRequest) (acp.TerminalOutputResponse, error) {
+	c.note(output)
+	return acp.TerminalOutputResponse{}, errors.New("gone")
+}
+
+func (c *closing) KillTerminal(context.Context, acp.KillTerminalRequest) (acp.KillTerminalResponse, error) {
+	c.note(kill)
+	return acp.KillTerminalResponse{}, errors.New("gone")
+}
+
+func (c *closing) ReleaseTerminal(context.Context, acp.ReleaseTerminalRequest) (acp.ReleaseTerminalResponse, error) {
+	c.note(release)
+	return acp.ReleaseTerminalResponse{}, errors.New("gone")
+}
+
+// A terminal that comes as the connection ends is killed and released, and nothing
+// else is asked of it.
+func TestNothingIsAskedAfterTheEnd(t *testing.T) {
+	for range 50 {
+		synctest.Test(t, func(t *testing.T) {
+			c := &closing{done: make(chan struct{})}
+			m := acpterm.New(c, "s", &acpterm.Options{Dir: "/work"})
+			_, _ = m.Start(t.Context(), terminal.Command{Line: "true"})
+			if err := m.Close(); err != nil {
+				t.Error(err)
+			}
+			synctest.Wait()
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if got := strings.Join(c.calls, " "); got != kill+" "+release {
+				t.Errorf("the calls are %s", got)
+			}
+		})
+	}
+}

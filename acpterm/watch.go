@@ -112,6 +112,7 @@ func (t *term) run() {
 		why = byLoss
 	}
 	w.finish(why)
+	cancel()
 	w.letGo()
 }
 
@@ -241,7 +242,7 @@ func (w *watch) sendWait() {
 	p := w.current()
 	w.asked++
 	w.waiting++
-	callTo(w.waits, w.ctx, p.conn.WaitForTerminalExit, acp.WaitForTerminalExitRequest{SessionId: p.session, TerminalId: w.term.release.id})
+	callTo(w.waits, w.ctx, p, p.conn.WaitForTerminalExit, acp.WaitForTerminalExitRequest{SessionId: p.session, TerminalId: w.term.release.id})
 }
 
 // waited takes an answer to terminal/wait_for_exit. One that says that the command
@@ -279,7 +280,7 @@ func (w *watch) read() {
 	p := w.current()
 	w.poll.last = time.Now()
 	w.outOver = w.ev.exit.Known()
-	w.out = call(w.ctx, p.conn.TerminalOutput, acp.TerminalOutputRequest{SessionId: p.session, TerminalId: w.term.release.id})
+	w.out = call(w.ctx, p, p.conn.TerminalOutput, acp.TerminalOutputRequest{SessionId: p.session, TerminalId: w.term.release.id})
 }
 
 // snapshot takes an answer to terminal/output.
@@ -374,7 +375,7 @@ func (w *watch) end(why ending) {
 	w.phase = killing
 	p := w.current()
 	w.ev.kill(w.failure(acp.ClientMethodTerminalKill, errNoAnswer))
-	w.kill = call(w.ctx, p.conn.KillTerminal, acp.KillTerminalRequest{SessionId: p.session, TerminalId: w.term.release.id})
+	w.kill = call(w.ctx, p, p.conn.KillTerminal, acp.KillTerminalRequest{SessionId: p.session, TerminalId: w.term.release.id})
 	if w.waiting == 0 {
 		w.sendWait() // one that was answered before tells nothing of the kill
 	}

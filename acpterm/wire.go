@@ -46,17 +46,27 @@ type reply[T any] struct {
 // call makes a request in a goroutine of the connection's own: a write to a peer
 // that stopped reading ignores every context. What comes of it can be received
 // once.
-func call[Q, R any](ctx context.Context, method func(context.Context, Q) (R, error), request Q) chan reply[R] {
+func call[Q, R any](ctx context.Context, p peer, method func(context.Context, Q) (R, error), request Q) chan reply[R] {
 	ch := make(chan reply[R], 1)
-	callTo(ch, ctx, method, request)
+	callTo(ch, ctx, p, method, request)
 	return ch
 }
 
-// callTo is call for a channel that has room for the reply.
-func callTo[Q, R any](ch chan<- reply[R], ctx context.Context, method func(context.Context, Q) (R, error), request Q) {
+// callTo is call for a channel that has room for the reply. When its goroutine
+// runs ctx may have ended, or the connection, and the terminal have been let go:
+// then nothing is sent.
+func callTo[Q, R any](ch chan<- reply[R], ctx context.Context, p peer, method func(context.Context, Q) (R, error), request Q) {
 	go func() {
-		value, err := method(ctx, request)
-		ch <- reply[R]{value, err}
+		var r reply[R]
+		switch {
+		case p.lost():
+			r.err = terminal.ErrConnectionLost
+		case ctx.Err() != nil:
+			r.err = context.Cause(ctx)
+		default:
+			r.value, r.err = method(ctx, request)
+		}
+		ch <- r
 	}()
 }
 

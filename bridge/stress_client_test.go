@@ -28,12 +28,13 @@ import (
 // some seeds it is a client of fakeconn, at the other end of a wire with the SDK on
 // both sides, and then it always reads.
 type scripted struct {
-	r     *round
-	wire  *fakeconn.Client // nil without
-	host  *acphost.Host
-	mem   *memterm.Manager
-	reuse bool          // ids come again
-	slow  time.Duration // how long a create takes
+	r       *round
+	wire    *fakeconn.Client // nil without
+	garbles bool             // the wire loses, doubles and garbles lines
+	host    *acphost.Host
+	mem     *memterm.Manager
+	reuse   bool          // ids come again
+	slow    time.Duration // how long a create takes
 
 	lost    chan struct{}   // closed when the connection is: Done
 	broken  chan struct{}   // closed when nothing can be written any more
@@ -47,10 +48,10 @@ type scripted struct {
 	reads    chan struct{} // closed while the client reads
 	deaf     bool          // it did not read at some time
 	lostAt   time.Time
-	n        int                    // terminals so far
-	asked    map[string]int         // requests so far, by what they are about
-	terms    map[string]*clientTerm // by the agent's id
-	made     []*clientTerm          // all
+	n        int            // terminals so far
+	asked    map[string]int // requests so far, by what they are about
+	terms    map[termKey]*clientTerm
+	made     []*clientTerm // all
 	cards    map[cardKey]*clientCard
 	sessions map[acp.SessionId]*clientSession
 	asks     map[chan struct{}]acp.SessionId // open questions: closed by a cancel
@@ -59,6 +60,12 @@ type scripted struct {
 type cardKey struct {
 	session acp.SessionId
 	id      acp.ToolCallId
+}
+
+// A termKey names a terminal as the agent does.
+type termKey struct {
+	session acp.SessionId
+	id      string
 }
 
 // A clientTerm is a terminal of the client; of those with the same id it is the
@@ -101,7 +108,7 @@ func newScripted(r *round, rng *rand.Rand) *scripted {
 		pen:      make(chan struct{}, 1),
 		reads:    make(chan struct{}),
 		asked:    map[string]int{},
-		terms:    map[string]*clientTerm{},
+		terms:    map[termKey]*clientTerm{},
 		cards:    map[cardKey]*clientCard{},
 		sessions: map[acp.SessionId]*clientSession{},
 		asks:     map[chan struct{}]acp.SessionId{},
@@ -115,6 +122,7 @@ func newScripted(r *round, rng *rand.Rand) *scripted {
 		o.Wrap = func(acp.Client) acp.Client { return c }
 		c.wire = fakeconn.New(&o)
 		c.host, c.mem = c.wire.Host(), c.wire.Memterm()
+		c.garbles = r.rough > 0 && !o.NoTerminal
 		return c
 	}
 	c.mem = memterm.New(&memterm.Options{Programs: r.programs(), MaxTerminals: 1000})
@@ -124,6 +132,31 @@ func newScripted(r *round, rng *rand.Rand) *scripted {
 
 // wireEvery is of how many seeds one has a wire, which takes the time of ten.
 const wireEvery = 64
+
+// garbling is something that goes wrong with one line of the wire: with a request of
+// the agent's, or with the answer.
+func garbling(rng *rand.Rand) fakeconn.Fault {
+	f := pick(rng,
+		fakeconn.Fault{Drop: true},
+		fakeconn.Fault{Edit: fakeconn.Cut},
+		fakeconn.Fault{Twice: true},
+		fakeconn.Fault{Reply: true, Twice: true},
+		fakeconn.Fault{Reply: true, Drop: true},
+		fakeconn.Fault{Reply: true, Edit: fakeconn.Cut},
+		fakeconn.Fault{Reply: true, Edit: fakeconn.Remove("id")},
+		fakeconn.Fault{Reply: true, Edit: fakeconn.Set("id", 999_999)},
+		fakeconn.Fault{Reply: true, Edit: func(string) string { return "]]> segmentation fault" }},
+		fakeconn.Fault{Reply: true, Edit: fakeconn.Set("result", "done")},
+	)
+	f.N = 1
+	f.Method = pick(rng, acp.ClientMethodTerminalOutput, acp.ClientMethodTerminalWaitForExit, acp.ClientMethodTerminalKill, acp.ClientMethodTerminalRelease)
+	if f.Reply && chance(rng, 20) { // but for what makes a program run, and nobody know where
+		f.Method = acp.ClientMethodTerminalCreate
+		f.Edit = nil
+		f.Drop = !f.Twice
+	}
+	return f
+}
 
 // A stressAgent is the agent at the other end of the wire.
 type stressAgent struct {
@@ -413,8 +446,8 @@ func (c *scripted) CreateTerminal(ctx context.Context, req acp.CreateTerminalReq
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		x.host, x.id = resp.TerminalId, c.newID()
-		c.terms[x.id] = x
+		x.host, x.id = resp.TerminalId, c.newID(x.session)
+		c.terms[termKey{x.session, x.id}] = x
 		c.made = append(c.made, x)
 		resp.TerminalId = x.id
 		return resp, nil
@@ -434,37 +467,37 @@ func (r *round) jobOf(req acp.CreateTerminalRequest) *job {
 }
 
 // newID returns the id of a new terminal. Called with mu held.
-func (c *scripted) newID() string {
+func (c *scripted) newID(session acp.SessionId) string {
 	if !c.reuse {
 		c.n++
 		return fmt.Sprint("term-", c.n)
 	}
 	for n := 1; ; n++ {
 		id := fmt.Sprint("term-", n)
-		if x := c.terms[id]; x == nil || x.releases > 0 && x.host == "" {
+		if x := c.terms[termKey{session, id}]; x == nil || x.releases > 0 && x.host == "" {
 			return id
 		}
 	}
 }
 
 // find returns what the agent calls id, which it must know. Called with mu held.
-func (c *scripted) find(method string, id string) *clientTerm {
-	x := c.terms[id]
+func (c *scripted) find(method string, session acp.SessionId, id string) *clientTerm {
+	x := c.terms[termKey{session, id}]
 	if x == nil {
 		c.r.Errorf("%s of %q, which the client never gave out", method, id)
 		x = &clientTerm{job: &job{name: "nobody's"}}
 	}
-	if method != acp.ClientMethodTerminalRelease && x.releases > 0 {
+	if method != acp.ClientMethodTerminalRelease && x.releases > 0 && c.wire == nil { // on the wire the audit sees the order
 		c.r.Errorf("%s of %q (%s), which was released", method, id, x.job.name)
 	}
 	return x
 }
 
 // about is a request about a terminal that the Host answers, if it is there.
-func about[R any](ctx context.Context, c *scripted, method, id string, look func(*clientTerm), act func(host string) (R, error), answered func(*clientTerm)) (R, error) {
+func about[R any](ctx context.Context, c *scripted, method string, session acp.SessionId, id string, look func(*clientTerm), act func(host string) (R, error), answered func(*clientTerm)) (R, error) {
 	var x *clientTerm
 	return request(ctx, c, method, func() *job {
-		x = c.find(method, id)
+		x = c.find(method, session, id)
 		look(x)
 		return x.job
 	}, func() (R, error) {
@@ -488,14 +521,14 @@ func about[R any](ctx context.Context, c *scripted, method, id string, look func
 func nothing(*clientTerm) {}
 
 func (c *scripted) TerminalOutput(ctx context.Context, req acp.TerminalOutputRequest) (acp.TerminalOutputResponse, error) {
-	return about(ctx, c, acp.ClientMethodTerminalOutput, req.TerminalId, nothing, func(host string) (acp.TerminalOutputResponse, error) {
+	return about(ctx, c, acp.ClientMethodTerminalOutput, req.SessionId, req.TerminalId, nothing, func(host string) (acp.TerminalOutputResponse, error) {
 		req.TerminalId = host
 		return c.host.TerminalOutput(c.ctx, req)
 	}, nothing)
 }
 
 func (c *scripted) WaitForTerminalExit(ctx context.Context, req acp.WaitForTerminalExitRequest) (acp.WaitForTerminalExitResponse, error) {
-	return about(ctx, c, acp.ClientMethodTerminalWaitForExit, req.TerminalId, nothing, func(host string) (acp.WaitForTerminalExitResponse, error) {
+	return about(ctx, c, acp.ClientMethodTerminalWaitForExit, req.SessionId, req.TerminalId, nothing, func(host string) (acp.WaitForTerminalExitResponse, error) {
 		req.TerminalId = host
 		return c.host.WaitForTerminalExit(c.ctx, req)
 	}, nothing)
@@ -503,19 +536,24 @@ func (c *scripted) WaitForTerminalExit(ctx context.Context, req acp.WaitForTermi
 
 func (c *scripted) KillTerminal(ctx context.Context, req acp.KillTerminalRequest) (acp.KillTerminalResponse, error) {
 	kill := func(x *clientTerm) { x.killed = true }
-	return about(ctx, c, acp.ClientMethodTerminalKill, req.TerminalId, kill, func(host string) (acp.KillTerminalResponse, error) {
+	return about(ctx, c, acp.ClientMethodTerminalKill, req.SessionId, req.TerminalId, kill, func(host string) (acp.KillTerminalResponse, error) {
 		req.TerminalId = host
 		return c.host.KillTerminal(c.ctx, req)
 	}, nothing)
 }
 
 func (c *scripted) ReleaseTerminal(ctx context.Context, req acp.ReleaseTerminalRequest) (acp.ReleaseTerminalResponse, error) {
+	c.mu.Lock()
+	old := c.terms[termKey{req.SessionId, req.TerminalId}]
+	again := old != nil && old.answered // before this one could be written
+	c.mu.Unlock()
 	release := func(x *clientTerm) {
 		x.releases++
 		x.job.mu.Lock()
 		defer x.job.mu.Unlock()
 		switch {
-		case x.answered:
+		case c.wire != nil: // what reaches the agent is for fakeconn's audit to say
+		case again && x == old:
 			c.r.Errorf("%s (%s) is released, and that was answered", req.TerminalId, x.job.name)
 		case x.releases > 2:
 			c.r.Errorf("%s (%s) is released %d times", req.TerminalId, x.job.name, x.releases)
@@ -523,7 +561,7 @@ func (c *scripted) ReleaseTerminal(ctx context.Context, req acp.ReleaseTerminalR
 			c.r.Errorf("%s (%s) is released, and runs", req.TerminalId, x.job.name)
 		}
 	}
-	return about(ctx, c, acp.ClientMethodTerminalRelease, req.TerminalId, release, func(host string) (acp.ReleaseTerminalResponse, error) {
+	return about(ctx, c, acp.ClientMethodTerminalRelease, req.SessionId, req.TerminalId, release, func(host string) (acp.ReleaseTerminalResponse, error) {
 		req.TerminalId = host
 		return c.host.ReleaseTerminal(c.ctx, req)
 	}, func(x *clientTerm) { x.answered = true })
@@ -705,12 +743,12 @@ func (c *scripted) embeds(session acp.SessionId, call acp.ToolCallId, content []
 			continue
 		}
 		id := x.Terminal.TerminalId
-		switch t := c.terms[id]; {
+		switch t := c.terms[termKey{session, id}]; {
 		case t == nil:
 			c.r.Errorf("%s embeds %s, which the client never gave out", call, id)
 		case t.releases > 0:
 			c.r.Errorf("%s embeds %s, which was released", call, id)
-		case t.job.call != call || t.session != session:
+		case t.job.call != call:
 			c.r.Errorf("%s embeds %s, which runs %s of %s", call, id, t.job.name, t.job.call)
 		}
 	}
@@ -724,7 +762,7 @@ func (c *scripted) mapped(n acp.SessionNotification) acp.SessionNotification {
 			if x.Terminal == nil {
 				continue
 			}
-			if t := c.terms[x.Terminal.TerminalId]; t != nil && !t.forgotten {
+			if t := c.terms[termKey{n.SessionId, x.Terminal.TerminalId}]; t != nil && !t.forgotten {
 				content[i] = acp.ToolTerminalRef(t.host)
 			}
 		}
@@ -732,7 +770,7 @@ func (c *scripted) mapped(n acp.SessionNotification) acp.SessionNotification {
 			if x.Terminal == nil {
 				return false
 			}
-			t := c.terms[x.Terminal.TerminalId]
+			t := c.terms[termKey{n.SessionId, x.Terminal.TerminalId}]
 			return t != nil && t.forgotten
 		})
 	}
@@ -753,8 +791,8 @@ func (c *scripted) mapped(n acp.SessionNotification) acp.SessionNotification {
 func (c *scripted) userKills(rng *rand.Rand) {
 	c.mu.Lock()
 	var live []*clientTerm
-	for _, id := range sortedKeys(c.terms) {
-		if x := c.terms[id]; x.releases == 0 && !x.forgotten {
+	for _, x := range c.made {
+		if x.releases == 0 && !x.forgotten {
 			live = append(live, x)
 		}
 	}
@@ -952,7 +990,7 @@ func (c *scripted) end() {
 		}
 	}
 	for _, x := range c.made {
-		if x.given && x.releases == 0 && !closed(c.broken) && !(closed(c.lost) && c.deaf) {
+		if x.given && x.releases == 0 && !c.garbles && !closed(c.broken) && !(closed(c.lost) && c.deaf) {
 			c.r.Errorf("%s (%s) was never released", x.id, x.job.name)
 		}
 	}
@@ -982,25 +1020,16 @@ func (c *scripted) noteClosed(id acp.SessionId, leaks []terminal.Leak) {
 	defer c.mu.Unlock()
 	s := c.session(id)
 	s.closed, s.closedAt = true, time.Now()
-	if closed(c.lost) {
+	if closed(c.lost) || c.garbles {
 		return
 	}
 	open := 0
 	for _, x := range c.made {
-		if x.session == id && x.given && !x.answered && c.terms[x.id] == x { // an id that came again was free
+		if x.session == id && x.given && !x.answered && c.terms[termKey{id, x.id}] == x { // an id that came again was free
 			open++
 		}
 	}
 	if open > len(leaks) {
 		c.r.Errorf("%d releases of %s are not answered, and its close lists %v", open, id, leaks)
 	}
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	var keys []string
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }

@@ -23,8 +23,8 @@ import (
 )
 
 var (
-	stressSeeds = flag.Int("stress", 32, "how many seeds TestStress plays")
-	stressFirst = flag.Uint64("seed", 8, "the first seed of TestStress; the others count on")
+	stressSeeds = flag.Int("stress", 300, "how many seeds TestStress plays")
+	stressFirst = flag.Uint64("seed", 1, "the first seed of TestStress; the others count on")
 )
 
 // TestStress plays sessions at random, each seed in fake time: prompts that
@@ -293,6 +293,9 @@ func (r *round) weather(rng *rand.Rand, over <-chan struct{}) {
 			r.did.count("connection lost")
 			r.c.lose(chance(rng, 50))
 			return
+		case r.c.garbles:
+			r.did.count("line garbled")
+			r.c.wire.Inject(garbling(rng))
 		}
 	}
 }
@@ -320,9 +323,6 @@ type job struct {
 func (k *job) wrong(method string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.wronged == nil {
-		k.wronged = map[string]bool{}
-	}
 	k.wronged[method] = true
 }
 
@@ -373,7 +373,7 @@ func (k *job) run(p *memterm.Process) terminal.Exit {
 // newJob makes a command.
 func (r *round) newJob(rng *rand.Rand, name string, call acp.ToolCallId) (*job, terminal.Command) {
 	k := &job{
-		name: name, call: call,
+		name: name, call: call, wronged: map[string]bool{},
 		lines:    1 + rng.IntN(6),
 		interval: 10*time.Millisecond + upTo(rng, 600*time.Millisecond),
 		code:     pick(rng, 0, 0, 0, 3),
@@ -381,6 +381,9 @@ func (r *round) newJob(rng *rand.Rand, name string, call acp.ToolCallId) (*job, 
 	}
 	if chance(rng, 10) {
 		k.interval = time.Hour // somebody must end it
+	}
+	if r.c.garbles {
+		k.wrong("the wire")
 	}
 	r.mu.Lock()
 	r.jobs[name] = k

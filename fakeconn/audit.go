@@ -78,7 +78,8 @@ type audit struct {
 
 	findings  []Finding
 	turns     map[acp.SessionId]*turns
-	terminals map[terminalKey]*wireTerminal
+	terminals map[terminalKey]*wireTerminal // the newest of each id
+	releases  map[string]*wireTerminal      // by the id of the terminal/release
 	calls     map[callKey]*wireCall
 }
 
@@ -117,6 +118,7 @@ func newAudit(opts Options) audit {
 		allow:     map[Rule]bool{},
 		turns:     map[acp.SessionId]*turns{},
 		terminals: map[terminalKey]*wireTerminal{},
+		releases:  map[string]*wireTerminal{},
 		calls:     map[callKey]*wireCall{},
 	}
 	for _, r := range opts.Allow {
@@ -177,8 +179,9 @@ func (a *audit) delivered(l *Line) {
 			a.terminals[key] = &wireTerminal{}
 		}
 	case l.Kind == Reply && l.Method == acp.ClientMethodTerminalRelease:
-		if x := a.terminals[terminalKey{l.Session, l.Terminal}]; x != nil {
+		if x := a.releases[l.ID]; x != nil { // whose id may be another terminal's by now
 			x.settled = true
+			delete(a.releases, l.ID)
 		}
 	}
 }
@@ -213,6 +216,7 @@ func (a *audit) request(l *Line) {
 		a.found(RuleRelease, l, "%q was released, and that was answered", l.Terminal)
 	case release:
 		x.released = true
+		a.releases[l.ID] = x
 	case x.released:
 		a.found(RuleReleased, l, "%s of %q, which was released", l.Method, l.Terminal)
 	}

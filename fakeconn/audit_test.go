@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coder/acp-go-sdk"
@@ -262,6 +264,40 @@ func TestAnIdThatNeverArrivedIsNotOwed(t *testing.T) {
 		if n := c.Memterm().Starts("sleep"); n != 1 {
 			t.Errorf("sleep was started %d times", n)
 		}
+		if err := c.Close(); err != nil {
+			t.Errorf("%v\n%s", err, c.Transcript())
+		}
+	})
+}
+
+// An id may come again before the answer to the release that made it free. The
+// answer is that of the old terminal.
+func TestTheAuditKnowsAnIDThatComesAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := fakeconn.New(fakeconn.Behave(fakeconn.Behaviour{ReuseIDs: true}, nil))
+		c.Inject(fakeconn.Fault{Method: acp.ClientMethodTerminalRelease, Reply: true, N: 1, Delay: time.Second})
+		create := func() string {
+			x, err := c.Conn().CreateTerminal(t.Context(), acp.CreateTerminalRequest{SessionId: "s", Command: "true"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return x.TerminalId
+		}
+		release := func(id string) {
+			if _, err := c.Conn().ReleaseTerminal(t.Context(), acp.ReleaseTerminalRequest{SessionId: "s", TerminalId: id}); err != nil {
+				t.Error(err)
+			}
+		}
+		first := create()
+		var old sync.WaitGroup
+		old.Go(func() { release(first) })
+		synctest.Wait()
+		second := create()
+		if second != first {
+			t.Fatalf("the ids are %s and %s", first, second)
+		}
+		old.Wait()
+		release(second)
 		if err := c.Close(); err != nil {
 			t.Errorf("%v\n%s", err, c.Transcript())
 		}
