@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -76,7 +77,9 @@ func run(t *testing.T, o *acpterm.Options, test func(f *fixture)) {
 
 func runWith(t *testing.T, o *acpterm.Options, client *fakeconn.Options, test func(f *fixture)) {
 	t.Helper()
-	client.Programs = programs
+	if client.Programs == nil {
+		client.Programs = programs
+	}
 	synctest.Test(t, func(t *testing.T) {
 		f := &fixture{T: t, c: fakeconn.New(client)}
 		var err error
@@ -1243,6 +1246,277 @@ func TestNothingIsAskedAfterTheEnd(t *testing.T) {
 			if got := strings.Join(c.calls, " "); got != kill+" "+release {
 				t.Errorf("the calls are %s", got)
 			}
+		})
+	}
+}
+
+func TestSilentSuccess(t *testing.T) {
+	// Of a client whose outputs never tell that the command has ended: it is
+	// believed once the client has shown that it runs commands, in any session of
+	// the connection.
+	client := fakeconn.Behave(fakeconn.Behaviour{NoExitStatus: true}, &fakeconn.Options{Programs: programs})
+	runWith(t, nil, client, func(f *fixture) {
+		shared := new(acpterm.Client)
+		end := func(line string) terminal.Info {
+			f.Helper()
+			m := acpterm.New(f.c.Conn(), f.session, &acpterm.Options{Client: shared})
+			term, err := m.Start(f.Context(), terminal.Command{Line: line})
+			if err != nil {
+				f.Fatal(err)
+			}
+			info := f.end(term)
+			if err := m.Close(); err != nil {
+				f.Error(err)
+			}
+			return info
+		}
+		f.check(end("true"), terminal.Unknown, terminal.Exit{})
+		f.check(end("print hello"), terminal.Exited, code(0))
+		f.check(end("true"), terminal.Exited, code(0))
+		f.check(end("exit 3"), terminal.Exited, code(3))
+		f.check(f.end(f.start("true")), terminal.Unknown, terminal.Exit{}) // it shares nothing
+		f.check(f.end(f.start("exit 3")), terminal.Exited, code(3))
+		f.check(f.end(f.start("true")), terminal.Exited, code(0))
+	})
+	// A client whose outputs do tell: one that does not is suspect for ever.
+	run(t, nil, func(f *fixture) {
+		f.check(f.end(f.start("true")), terminal.Exited, code(0))
+		f.c.Inject(fakeconn.Fault{Method: output, Reply: true, Edit: fakeconn.Remove("result.exitStatus")})
+		f.check(f.end(f.start("print hello")), terminal.Exited, code(0))
+		f.check(f.end(f.start("true")), terminal.Unknown, terminal.Exit{})
+	})
+}
+
+func TestADrainedOutput(t *testing.T) {
+	// Each read gives only what is new, and the same text six times looks like one
+	// that does not change.
+	client := fakeconn.Behave(fakeconn.Behaviour{Destructive: true}, &fakeconn.Options{Programs: programs})
+	runWith(t, nil, client, func(f *fixture) {
+		const again = "parts 'same\n' 1s 'same\n' 1s 'same\n' 1s 'same\n' 1s 'same\n' 1s 'same\n'"
+		six := strings.Repeat("same\n", 6)
+		for i := range 3 {
+			term := f.start(again)
+			got := f.text(term)
+			if got != six && !strings.Contains(got, terminal.GapMark) {
+				f.Errorf("command %d: %q: neither all of it, nor a mark", i, got)
+			}
+			f.end(term)
+			if i > 0 && got != six {
+				f.Errorf("command %d: %q, and the client is known by now", i, got)
+			}
+			if i == 0 {
+				f.end(f.start("print 'a longer text'")) // that is read twice after its end
+			}
+		}
+	})
+}
+
+func TestTheLastWindowStandsStill(t *testing.T) {
+	// While a command runs, a full window of equal lines may have slid. After its
+	// end it has not: there is one mark for what was lost, and none behind the text.
+	run(t, &acpterm.Options{OutputLimit: 396}, func(f *fixture) {
+		term := f.start("repeat 200 'yes\n'")
+		f.end(term)
+		text := f.text(term)
+		if strings.HasSuffix(text, terminal.GapMark) {
+			f.Errorf("a mark behind the text: %q", text[max(0, len(text)-60):])
+		}
+	})
+}
+
+func TestAKillThatIsRefusedReleasesAtOnce(t *testing.T) {
+	// Nothing but the release can end the command then.
+	for name, refused := range map[string]*acp.RequestError{
+		"refused": acp.NewInternalError("no"),
+		"unknown": acp.NewMethodNotFound(kill),
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, nil, func(f *fixture) {
+				f.c.Inject(fakeconn.Fault{Method: kill, Error: refused})
+				term := f.start("hold here")
+				time.Sleep(time.Minute)
+				start := time.Now()
+				info, err := term.Stop(f.Context())
+				f.count(release, 1)
+				f.within(start, 0, "the stop and the release")
+				var re *acp.RequestError
+				if err != nil || info.Outcome != terminal.Stopped || !errors.As(info.Err, &re) {
+					f.Errorf("%s, %v; %v", info.Outcome, info.Err, err)
+				}
+				if got := f.text(term); got != "here" {
+					f.Errorf("output %q", got)
+				}
+			})
+		})
+	}
+}
+
+func TestTheKillIsAnsweredBeforeTheRelease(t *testing.T) {
+	// The end shows sooner, and the release waits for the answer to the kill.
+	run(t, nil, func(f *fixture) {
+		f.c.Inject(fakeconn.Fault{Method: kill, Reply: true, Delay: time.Second})
+		term := f.start("hold here")
+		start := time.Now()
+		if _, err := term.Stop(f.Context()); err != nil {
+			f.Error(err)
+		}
+		if took := time.Since(start); took < time.Second {
+			f.Errorf("stopped after %v, and the kill was answered after 1 s", took)
+		}
+		f.count(release, 1)
+	})
+}
+
+func TestAnIDThatComesAgainCostsNothing(t *testing.T) {
+	// Its release is not answered, and a client that gives the id again has done it.
+	// The second command is not hit by another release of the first.
+	c := &script{}
+	synctest.Test(t, func(t *testing.T) {
+		c.done, c.never = make(chan struct{}), make(chan struct{})
+		m := acpterm.New(c, "s", nil)
+		first, err := m.Start(t.Context(), terminal.Command{Line: "true"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-first.Done()
+		time.Sleep(time.Second)
+		start := time.Now()
+		second, err := m.Start(t.Context(), terminal.Command{Line: "true"})
+		if took := time.Since(start); err != nil || took > 0 {
+			t.Errorf("the start took %v, %v", took, err)
+		}
+		if n := c.released.Load(); n != 1 {
+			t.Errorf("%d releases", n)
+		}
+		<-second.Done()
+		time.Sleep(time.Hour)
+		if err := m.Close(); err == nil {
+			t.Error("Close reports no leak of the second")
+		}
+		if n := c.released.Load(); n != 3 { // the first once, the second twice
+			t.Errorf("%d releases, want 3", n)
+		}
+		close(c.never)
+	})
+}
+
+// A script is a client whose commands end at once, whose only id is "t", and which
+// never answers a release.
+type script struct {
+	acpterm.Conn
+	done, never chan struct{}
+	released    atomic.Int64
+}
+
+func (c *script) Done() <-chan struct{} { return c.done }
+
+func (c *script) CreateTerminal(context.Context, acp.CreateTerminalRequest) (acp.CreateTerminalResponse, error) {
+	return acp.CreateTerminalResponse{TerminalId: "t"}, nil
+}
+
+func (c *script) WaitForTerminalExit(context.Context, acp.WaitForTerminalExitRequest) (acp.WaitForTerminalExitResponse, error) {
+	return acp.WaitForTerminalExitResponse{ExitCode: new(0)}, nil
+}
+
+func (c *script) TerminalOutput(context.Context, acp.TerminalOutputRequest) (acp.TerminalOutputResponse, error) {
+	return acp.TerminalOutputResponse{ExitStatus: &acp.TerminalExitStatus{ExitCode: new(0)}}, nil
+}
+
+func (c *script) ReleaseTerminal(context.Context, acp.ReleaseTerminalRequest) (r acp.ReleaseTerminalResponse, err error) {
+	c.released.Add(1)
+	<-c.never
+	return r, err
+}
+
+func TestNoReleaseIsRepeatedWithoutNeed(t *testing.T) {
+	// Answers that come after the bound of a release count: nothing is released
+	// again, whenever that is.
+	run(t, nil, func(f *fixture) {
+		f.c.Inject(fakeconn.Fault{Method: release, Reply: true, Delay: terminal.ReleaseTimeout + time.Second})
+		for range 20 {
+			f.start("true")
+		}
+		time.Sleep(time.Hour)
+		if err := f.m.Close(); err != nil {
+			f.Error(err)
+		}
+		f.count(release, 20)
+	})
+	run(t, nil, func(f *fixture) {
+		f.c.Inject(fakeconn.Fault{Method: release, Reply: true, Delay: terminal.ReleaseTimeout})
+		for range 20 {
+			f.start("sleep 1h")
+		}
+		if err := f.m.Close(); err != nil { // waits for the answers
+			f.Error(err)
+		}
+		f.count(release, 20)
+	})
+}
+
+func TestPollsDoNotBackOffWhileOutputFlows(t *testing.T) {
+	// Although nobody reads it.
+	run(t, nil, func(f *fixture) {
+		term := f.start("lines 600 200ms")
+		time.Sleep(time.Minute)
+		before := f.c.Count(output)
+		time.Sleep(time.Minute - time.Second)
+		if n := f.c.Count(output) - before; n < 50 {
+			f.Errorf("%d reads in a minute of output", n)
+		}
+		f.end(term)
+	})
+}
+
+func TestTheFirstOutputHasOneTime(t *testing.T) {
+	run(t, nil, func(f *fixture) {
+		start := time.Now()
+		term := f.start("parts '' 10s one 10s two 10s three")
+		f.text(term)
+		first := f.end(term).FirstOutput
+		if first.Before(start.Add(10*time.Second)) || first.After(start.Add(11*time.Second)) {
+			f.Errorf("the first output came after %v, want 10 s", first.Sub(start))
+		}
+	})
+}
+
+func TestARefreshIsNoOlderRead(t *testing.T) {
+	// A read that was sent before tells what was then.
+	run(t, nil, func(f *fixture) {
+		term := f.start("parts one 10s two 1h")
+		if out, err := term.ReadOutput(f.Context(), 0, time.Minute); err != nil || out.Text != "one" {
+			f.Fatalf("%+v, %v", out, err)
+		}
+		time.Sleep(9 * time.Second) // it is read seldom now
+		slow := f.c.Inject(fakeconn.Fault{Method: output, Reply: true, N: 1, Delay: 3 * time.Second})
+		go term.ReadOutput(f.Context(), 3, time.Millisecond) // has it read at once
+		time.Sleep(2500 * time.Millisecond)
+		if slow.Hits() != 1 {
+			f.Fatal("no read is under way")
+		}
+		if out, err := term.ReadOutput(f.Context(), 0, 0); err != nil || out.Text != "onetwo" {
+			f.Errorf("%q, %v", out.Text, err)
+		}
+	})
+}
+
+func TestCreateIsBoundedByTheProfile(t *testing.T) {
+	// A client that asks its user first has more time.
+	for _, asks := range []bool{false, true} {
+		run(t, &acpterm.Options{Profile: acpterm.Profile{Asks: asks}}, func(f *fixture) {
+			f.c.Inject(fakeconn.Fault{Method: create, Delay: 4 * time.Minute})
+			start := time.Now()
+			term, err := f.m.Start(f.Context(), terminal.Command{Line: "true"})
+			if (err == nil) != asks {
+				f.Errorf("asks %v: %v", asks, err)
+			}
+			if !asks && time.Since(start) != terminal.CreateTimeout {
+				f.Errorf("given up after %v", time.Since(start))
+			}
+			if term != nil {
+				f.end(term)
+			}
+			time.Sleep(10 * time.Minute)
 		})
 	}
 }

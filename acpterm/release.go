@@ -137,11 +137,14 @@ func (m *Manager) release(p peer, r *release, giveUp <-chan struct{}) {
 	}
 }
 
+// inTransit is how long an answer that the client has sent may take to be here.
+const inTransit = 10 * time.Millisecond
+
 // releaseAgain is the last try for a terminal whose release is not answered. The
 // first one gets the time that it has left.
 func (m *Manager) releaseAgain(p peer, r *release) {
 	_, sent := r.of()
-	if sent.IsZero() || p.released(r, time.Until(sent.Add(terminal.ReleaseTimeout)), nil) {
+	if sent.IsZero() || p.released(r, time.Until(sent.Add(terminal.ReleaseTimeout+inTransit)), nil) {
 		return
 	}
 	m.release(p, r, nil)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -461,4 +462,353 @@ func TestTwoStatesAndTwoSessions(t *testing.T) {
 		f.complete(f.session)
 		f.complete(other)
 	})
+}
+
+func TestExecTellsTheSignal(t *testing.T) {
+	runState(t, func(f *fixture, s *acpterm.State) {
+		got, err := s.Exec(f.Context(), f.c.Conn(), string(f.session), "call", "signal SIGSEGV", "/work", 0)
+		if diff := cmp.Diff(&acpterm.ExecResult{Signal: "SIGSEGV"}, got); diff != "" || err != nil {
+			f.Errorf("(-want +got):\n%s%v", diff, err)
+		}
+	})
+}
+
+func TestErrAbortedKeepsTheCause(t *testing.T) {
+	runState(t, func(f *fixture, s *acpterm.State) {
+		because := errors.New("because")
+		check := func(name string, err error) {
+			f.Helper()
+			if !errors.Is(err, acpterm.ErrAborted) || !errors.Is(err, because) {
+				f.Errorf("%s: %v, want ErrAborted and the cause", name, err)
+			}
+		}
+		start := func(d time.Duration) context.Context {
+			ctx, cancel := context.WithCancelCause(f.Context())
+			time.AfterFunc(d, func() { cancel(because) })
+			time.Sleep(d / 2)
+			return ctx
+		}
+		_, err := s.Exec(start(time.Second), f.c.Conn(), string(f.session), "call", "sleep 1h", "/work", 0)
+		check("while it runs", err)
+		ctx := start(time.Second)
+		time.Sleep(time.Second)
+		_, err = s.Exec(ctx, f.c.Conn(), string(f.session), "call", "true", "/work", 0)
+		check("before", err)
+		_, err = s.StartBackground(ctx, f.c.Conn(), string(f.session), "true", "/work", "call")
+		check("in the background", err)
+		f.c.Inject(fakeconn.Fault{Method: create, Reply: true, Delay: time.Minute})
+		_, err = s.Exec(start(time.Second), f.c.Conn(), string(f.session), "call", "true", "/work", 0)
+		check("during create", err)
+		time.Sleep(2 * time.Minute)
+	})
+}
+
+func TestExecWithoutAnyEvidenceOfTheEnd(t *testing.T) {
+	// terminal/wait_for_exit fails, and no output has an exit status: it is asked
+	// again, and given up once the command is quiet, with the wait's error.
+	noStatus := fakeconn.Fault{Method: output, Reply: true, Edit: fakeconn.Remove("result.exitStatus")}
+	t.Run("it is given up", func(t *testing.T) {
+		runState(t, func(f *fixture, s *acpterm.State) {
+			f.c.Inject(noStatus)
+			f.c.Inject(fakeconn.Fault{Method: wait, Error: acp.NewInternalError("no")})
+			start := time.Now()
+			got, err := s.Exec(f.Context(), f.c.Conn(), string(f.session), "call", "parts one 20s two 20s three", "/work", 0)
+			var re *acp.RequestError
+			if !errors.As(err, &re) || got == nil || got.Output != "onetwothree" || got.ExitCode != nil {
+				f.Errorf("%+v, %v", got, err)
+			}
+			if took := time.Since(start); took < time.Minute || took > 2*time.Minute {
+				f.Errorf("took %v", took)
+			}
+			f.count(kill, 1)
+			f.count(release, 1)
+			if n := f.c.Count(wait); n < 3 || n > 9 {
+				f.Errorf("%d waits", n)
+			}
+		})
+	})
+	t.Run("a wait that fails for a while", func(t *testing.T) {
+		runState(t, func(f *fixture, s *acpterm.State) {
+			f.c.Inject(noStatus)
+			refused := f.c.Inject(fakeconn.Fault{Method: wait, Error: acp.NewInternalError("no")})
+			time.AfterFunc(5*time.Second, refused.Remove)
+			got, err := s.Exec(f.Context(), f.c.Conn(), string(f.session), "call", "after 5m exit 3", "/work", 0)
+			if err != nil || got.ExitCode == nil || *got.ExitCode != 3 {
+				f.Errorf("%+v, %v", got, err)
+			}
+		})
+	})
+	t.Run("the client's outputs are known to tell", func(t *testing.T) {
+		runState(t, func(f *fixture, s *acpterm.State) {
+			if _, err := s.Exec(f.Context(), f.c.Conn(), string(f.session), "call 1", "true", "/work", 0); err != nil {
+				f.Fatal(err)
+			}
+			f.c.Inject(fakeconn.Fault{Method: wait, Error: acp.NewInternalError("no")})
+			got, err := s.Exec(f.Context(), f.c.Conn(), string(f.session), "call 2", "after 1h exit 3", "/work", 0)
+			if err != nil || got.ExitCode == nil || *got.ExitCode != 3 {
+				f.Errorf("%+v, %v", got, err)
+			}
+		})
+	})
+}
+
+func TestBackgroundOutputBelievesItsOwnReply(t *testing.T) {
+	// Also before it is known otherwise, and if the reply does not tell how.
+	for name, test := range map[string]struct {
+		status any
+		code   *int
+	}{
+		"a code":   {map[string]any{"exitCode": 3}, new(3)},
+		"a signal": {map[string]any{"exitCode": nil, "signal": "SIGTERM"}, nil},
+		"no how":   {map[string]any{"exitCode": nil, "signal": nil}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runState(t, func(f *fixture, s *acpterm.State) {
+				f.c.Inject(fakeconn.Fault{Method: wait, Drop: true})
+				id := f.background(s, "hold text", "call 1")
+				time.Sleep(10 * time.Minute)
+				f.c.Inject(fakeconn.Fault{Method: output, Reply: true, Edit: fakeconn.Set("result.exitStatus", test.status)})
+				start := time.Now()
+				output, running, code, err := s.BackgroundOutput(f.Context(), f.c.Conn(), string(f.session), id)
+				if diff := cmp.Diff(test.code, code); output != "text" || running || diff != "" || err != nil {
+					f.Errorf("%q, running %v, code %v, %v", output, running, code, err)
+				}
+				f.within(start, time.Second, "the call")
+				time.Sleep(time.Minute) // what is said without a how is watched for a while
+			})
+		})
+	}
+}
+
+func TestKillBackgroundOfAClientThatTellsNoHow(t *testing.T) {
+	// It has said that the command ended, and not how: that is no error.
+	for name, faults := range map[string][]fakeconn.Fault{
+		"by the wait": {
+			{Method: wait, Reply: true, Result: map[string]any{}},
+			{Method: output, Reply: true, Edit: fakeconn.Remove("result.exitStatus")},
+		},
+		"by the output": {
+			{Method: wait, Reply: true, Drop: true},
+			{Method: output, Reply: true, Match: func(l fakeconn.Line) bool { return strings.Contains(l.Raw, "exitStatus") },
+				Edit: fakeconn.Set("result.exitStatus", map[string]any{"exitCode": nil, "signal": nil})},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runState(t, func(f *fixture, s *acpterm.State) {
+				for _, fault := range faults {
+					f.c.Inject(fault)
+				}
+				id := f.background(s, "hold text", "call 1")
+				output, code, err := s.KillBackground(f.Context(), f.c.Conn(), string(f.session), id)
+				if output != "text" || code != nil || err != nil {
+					f.Errorf("%q, %v, %v", output, code, err)
+				}
+			})
+		})
+	}
+}
+
+// A wrapper is a connection that a caller makes for one call, and that cannot be
+// compared.
+type wrapper struct {
+	*acp.AgentSideConnection
+	notes []string
+	count func(method string)
+}
+
+func (w wrapper) CreateTerminal(ctx context.Context, p acp.CreateTerminalRequest) (acp.CreateTerminalResponse, error) {
+	w.count(create)
+	return w.AgentSideConnection.CreateTerminal(ctx, p)
+}
+
+func (w wrapper) SessionUpdate(ctx context.Context, p acp.SessionNotification) error {
+	w.count("session/update")
+	return w.AgentSideConnection.SessionUpdate(ctx, p)
+}
+
+func (w wrapper) TerminalOutput(ctx context.Context, p acp.TerminalOutputRequest) (acp.TerminalOutputResponse, error) {
+	w.count(output)
+	return w.AgentSideConnection.TerminalOutput(ctx, p)
+}
+
+func (w wrapper) KillTerminal(ctx context.Context, p acp.KillTerminalRequest) (acp.KillTerminalResponse, error) {
+	w.count(kill)
+	return w.AgentSideConnection.KillTerminal(ctx, p)
+}
+
+func (w wrapper) ReleaseTerminal(ctx context.Context, p acp.ReleaseTerminalRequest) (acp.ReleaseTerminalResponse, error) {
+	w.count(release)
+	return w.AgentSideConnection.ReleaseTerminal(ctx, p)
+}
+
+func TestEachCallHasItsOwnConn(t *testing.T) {
+	runState(t, func(f *fixture, s *acpterm.State) {
+		var mu sync.Mutex
+		got := map[string]int{} // guarded by mu
+		conn := func(call string) acpterm.Conn {
+			return wrapper{f.c.Conn(), []string{"not", "comparable"}, func(method string) {
+				mu.Lock()
+				defer mu.Unlock()
+				got[call+": "+method]++
+			}}
+		}
+		session := string(f.session)
+		if _, err := s.Exec(f.Context(), conn("exec"), session, "call 1", "true", "/work", 0); err != nil {
+			f.Fatal(err)
+		}
+		var ids []string
+		for _, call := range []string{"call 2", "call 3", "call 4"} {
+			id, err := s.StartBackground(f.Context(), conn("start"), session, "hold text", "/work", call)
+			if err != nil {
+				f.Fatal(err)
+			}
+			ids = append(ids, id)
+		}
+		time.Sleep(time.Hour)
+		mu.Lock()
+		clear(got)
+		mu.Unlock()
+		if _, _, _, err := s.BackgroundOutput(f.Context(), conn("output"), session, ids[0]); err != nil {
+			f.Error(err)
+		}
+		if _, _, err := s.KillBackground(f.Context(), conn("kill"), session, ids[1]); err != nil {
+			f.Error(err)
+		}
+		s.CleanupBackground(f.Context(), conn("cleanup"), session)
+		mu.Lock()
+		defer mu.Unlock()
+		for _, want := range []string{"output: " + output, "kill: " + kill, "kill: " + release, "cleanup: " + kill, "cleanup: " + release} {
+			if got[want] == 0 {
+				f.Errorf("no %s; %v", want, got)
+			}
+		}
+		if got["output: "+kill] > 0 || got["start: "+kill] > 0 || got["start: "+release] > 0 {
+			f.Errorf("a request went through the conn of an earlier call: %v", got)
+		}
+	})
+}
+
+func TestAWrapperThatCannotTellTheEnd(t *testing.T) {
+	// The connection of the former call still tells it.
+	runState(t, func(f *fixture, s *acpterm.State) {
+		id := f.background(s, "hold text", "call 1")
+		conn := struct{ acpterm.Conn }{f.c.Conn()}
+		if _, running, _, err := s.BackgroundOutput(f.Context(), conn, string(f.session), id); !running || err != nil {
+			f.Errorf("running %v, %v", running, err)
+		}
+		f.c.Disconnect()
+		synctest.Wait()
+		if _, running, _, err := s.BackgroundOutput(f.Context(), conn, string(f.session), id); running || !errors.Is(err, terminal.ErrConnectionLost) {
+			f.Errorf("running %v, %v", running, err)
+		}
+	})
+}
+
+func TestStateOptions(t *testing.T) {
+	runState(t, func(f *fixture, _ *acpterm.State) {
+		s := acpterm.NewStateWithOptions(&acpterm.StateOptions{
+			Shell: "bash", Profile: acpterm.Profile{Form: acpterm.FormExec}, MaxBackground: 1,
+		})
+		session := string(f.session)
+		s.Exec(f.Context(), f.c.Conn(), session, "call 1", "echo hi", "/work", 0) // there is no bash here
+		lines := f.c.Lines()
+		for _, l := range lines {
+			if l.Method == create && l.Kind == fakeconn.Request && !strings.Contains(l.Raw, `"args":["-c","echo hi"],"command":"bash"`) {
+				f.Errorf("sent %s", l.Raw)
+			}
+		}
+		f.count(create, 1)
+		s = acpterm.NewStateWithOptions(&acpterm.StateOptions{MaxBackground: 1})
+		f.background(s, "hold text", "call 2")
+		if _, err := s.StartBackground(f.Context(), f.c.Conn(), session, "true", "/work", "call 3"); !errors.Is(err, terminal.ErrTooMany) {
+			f.Errorf("a second one: %v", err)
+		}
+		s.CleanupBackground(f.Context(), f.c.Conn(), session)
+	})
+}
+
+func TestCreateWaitsForTheUser(t *testing.T) {
+	// A client may ask first: the caller's ctx and an option decide how long.
+	for _, test := range []struct {
+		name    string
+		options acpterm.StateOptions
+		ask     time.Duration
+		ctx     time.Duration
+		ok      bool
+		within  time.Duration
+	}{
+		{"four minutes", acpterm.StateOptions{}, 4 * time.Minute, 0, true, 5 * time.Minute},
+		{"six minutes", acpterm.StateOptions{}, 6 * time.Minute, 0, false, 5 * time.Minute},
+		{"six minutes, and no bound", acpterm.StateOptions{CreateTimeout: -1}, 6 * time.Minute, 0, true, 7 * time.Minute},
+		{"an hour, and the ctx", acpterm.StateOptions{CreateTimeout: -1}, time.Hour, time.Minute, false, time.Minute},
+		{"an option", acpterm.StateOptions{CreateTimeout: time.Second}, time.Minute, 0, false, time.Second},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			runState(t, func(f *fixture, _ *acpterm.State) {
+				f.c.Inject(fakeconn.Fault{Method: create, Delay: test.ask})
+				ctx := f.Context()
+				if test.ctx > 0 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, test.ctx)
+					defer cancel()
+				}
+				start := time.Now()
+				_, err := acpterm.NewStateWithOptions(&test.options).Exec(ctx, f.c.Conn(), string(f.session), "call", "true", "/work", 0)
+				if (err == nil) != test.ok {
+					f.Errorf("%v", err)
+				}
+				f.within(start, test.within, "Exec")
+				time.Sleep(2 * time.Hour)
+				f.count(release, 1)
+			})
+		})
+	}
+}
+
+func TestATimeoutWithoutEnd(t *testing.T) {
+	runState(t, func(f *fixture, s *acpterm.State) {
+		for _, timeout := range []int{math.MaxInt, 9223372036, 9223372037, -1, math.MinInt} {
+			got, err := s.Exec(f.Context(), f.c.Conn(), string(f.session), "call", "after 1h exit 3", "/work", timeout)
+			if err != nil || got.ExitCode == nil || *got.ExitCode != 3 {
+				f.Errorf("%d: %+v, %v", timeout, got, err)
+			}
+		}
+	})
+}
+
+func TestCleanupWaitsForReleases(t *testing.T) {
+	// Of commands that have just ended as well, and within bounds.
+	for name, background := range map[string]bool{"CleanupPending": false, "CleanupBackground": true} {
+		t.Run(name, func(t *testing.T) {
+			runState(t, func(f *fixture, s *acpterm.State) {
+				clean := s.CleanupPending
+				if background {
+					clean = s.CleanupBackground
+				}
+				run := func(line string) {
+					if background {
+						f.background(s, line, "call 1")
+					} else if _, err := s.Exec(f.Context(), f.c.Conn(), string(f.session), "call 1", line, "/work", 0); err != nil {
+						f.Fatal(err)
+					}
+					time.Sleep(time.Second / 10) // the release is sent
+				}
+				slow := f.c.Inject(fakeconn.Fault{Method: release, Reply: true, Delay: 1500 * time.Millisecond})
+				run("true")
+				start := time.Now()
+				clean(f.Context(), f.c.Conn(), string(f.session))
+				if took := time.Since(start); took < time.Second {
+					f.Errorf("it took %v, and the release 1.5 s", took)
+				}
+				f.count(release, 1)
+				slow.Remove()
+				f.c.Inject(fakeconn.Fault{Method: release, Drop: true})
+				run("true")
+				start = time.Now()
+				clean(f.Context(), f.c.Conn(), string(f.session))
+				f.within(start, 2*terminal.ReleaseTimeout, "a cleanup without an answer")
+				f.count(release, 3)
+			})
+		})
+	}
 }
