@@ -5,6 +5,7 @@ import (
 
 	"github.com/coder/acp-go-sdk"
 
+	"github.com/termbridge/termbridge/internal/vt"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -139,7 +140,7 @@ func (h *Host) follow(c *card, x *source) {
 			}
 			if text := out.Text; text != "" {
 				if out.Truncated {
-					text = terminal.GapMark + text
+					text = vt.Resume(terminal.GapMark, text)
 				}
 				shown := make(chan struct{})
 				h.shows.push(Event{Kind: ShowOutput, Session: session, ToolCall: call, Terminal: x.id, Text: text}, shown)

@@ -195,7 +195,7 @@ func (e *excerpt) add(s string) {
 	}
 	e.tail += s
 	if over := len(e.tail) - 2*excerptPart; over > 0 {
-		kept := text.Tail(e.tail, excerptPart)
+		kept := vt.From(e.tail, len(e.tail)-len(text.Tail(e.tail, excerptPart)))
 		e.skipped += len(e.tail) - len(kept)
 		e.tail = kept
 	}
@@ -236,8 +236,7 @@ func (r *liveReader) read(ctx context.Context, t terminal.Terminal, add func(str
 			return err
 		}
 		if o.Truncated {
-			add(text.Cancel + terminal.GapMark)
-			o.Text = o.Text[vt.Remnant(o.Text):]
+			o.Text = vt.Resume(terminal.GapMark, o.Text)
 		}
 		add(o.Text)
 		r.cursor = o.NextCursor

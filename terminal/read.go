@@ -6,6 +6,9 @@ import (
 	"iter"
 	"math"
 	"time"
+
+	"github.com/termbridge/termbridge/internal/text"
+	"github.com/termbridge/termbridge/internal/vt"
 )
 
 // forever is a wait that only output, the end or the context ends.
@@ -56,17 +59,23 @@ func Follow(ctx context.Context, t Terminal, cursor int64) iter.Seq2[Output, err
 // Copy writes the output of t from cursor on to w as it comes, until the
 // command has ended and all is written. It returns the cursor behind what was
 // written, so that a broken Copy can go on. Output that was evicted before it
-// could be read is marked with [GapMark].
+// could be read is marked with [GapMark], and an escape sequence that lost its end
+// or its start there is ended or left out.
 func Copy(ctx context.Context, w io.Writer, t Terminal, cursor int64) (next int64, err error) {
+	var state vt.State
 	for out, err := range Follow(ctx, t, cursor) {
 		if err != nil {
 			return cursor, err
 		}
-		text := out.Text
+		piece := out.Text
 		if out.Truncated {
-			text = GapMark + text
+			piece = GapMark + piece[vt.Remnant(piece):]
+			if state != vt.Ground {
+				piece = text.Cancel + piece // the end of the sequence is lost
+			}
 		}
-		if _, err := io.WriteString(w, text); err != nil {
+		state = state.After(piece)
+		if _, err := io.WriteString(w, piece); err != nil {
 			return cursor, err
 		}
 		cursor = out.NextCursor

@@ -281,6 +281,36 @@ func TestCopy(t *testing.T) {
 		if _, err := terminal.Copy(t.Context(), &b, term, 0); err != nil || b.String() != terminal.GapMark+"bbb\nccc\n" {
 			t.Errorf("%q, %v", b.String(), err)
 		}
+
+		// A sequence that lost its start there is left out.
+		term = start(t, terminal.Command{Line: "count \x1b[1;31mred\x1b[0m", OutputLimit: 12})
+		terminal.Wait(t.Context(), term)
+		b.Reset()
+		if _, err := terminal.Copy(t.Context(), &b, term, 0); err != nil || b.String() != terminal.GapMark+"red\x1b[0m\n" {
+			t.Errorf("%q, %v", b.String(), err)
+		}
+	})
+}
+
+// A sequence that lost its end before it could be copied is ended: else what
+// follows would belong to it.
+func TestCopyEndsASequence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := memterm.New(&memterm.Options{Programs: map[string]memterm.Program{"title": func(p *memterm.Process) terminal.Exit {
+			io.WriteString(p.Stdout, "\x1b]0;title")
+			time.Sleep(time.Second)
+			io.WriteString(p.Stdout, strings.Repeat("text ", 100))
+			return memterm.Code(0)
+		}}})
+		defer m.Close()
+		term, err := m.Start(t.Context(), terminal.Command{Args: []string{"title"}, OutputLimit: 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b strings.Builder
+		if _, err := terminal.Copy(t.Context(), &b, term, 0); err != nil || b.String() != "\x1b]0;title\x18"+terminal.GapMark+strings.Repeat("text ", 4) {
+			t.Errorf("%q, %v", b.String(), err)
+		}
 	})
 }
 

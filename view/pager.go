@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/termbridge/termbridge/internal/vt"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -21,15 +22,16 @@ const markEvery = 32 << 10
 // evicted under its hands, before it takes what it gets.
 const readTries = 8
 
-// syncReads bounds what a Pager counts in one call, should a command write
-// faster than it counts.
-const syncReads = 1 << 12
+// syncReads bounds what a Pager counts in one call, to 2 GiB, should a command
+// write faster than it counts.
+const syncReads = 1 << 15
 
 // PagerOptions configure a [Pager]. The zero value is the default.
 type PagerOptions struct {
-	// Raw leaves lines as the command wrote them. Otherwise each line is
-	// [Plain], for itself: one that was drawn over many times is what it came
-	// to, and lines stay as many as line feeds were written.
+	// Raw leaves lines as the command wrote them, but for the rest of an escape
+	// sequence at the start of a page. Otherwise each line is [Plain], for itself:
+	// one that was drawn over many times is what it came to, and lines stay as
+	// many as line feeds were written.
 	Raw bool
 }
 
@@ -69,6 +71,8 @@ type mark struct {
 	cursor int64
 	lines  int64 // line ends before it
 	whole  bool  // nothing of its line lies before it, or nothing that is kept
+	state  vt.State
+	cut    bool // what is before it is gone, and so the state is a guess
 }
 
 // NewPager returns a Pager at the start of t's output. Nil options are the
@@ -105,8 +109,8 @@ type Page struct {
 	Open bool
 	// Truncated reports that lines which were asked for are gone.
 	Truncated bool
-	// Inexact reports that output was lost uncounted: the numbers are too low
-	// by as many lines.
+	// Inexact reports that output was lost uncounted, or comes faster than it can
+	// be counted: the numbers are too low by as many lines.
 	Inexact bool
 	// Complete reports that the command has ended, so that Total is final. See
 	// Info for its exit and its run time.
@@ -229,7 +233,10 @@ func (p *Pager) sync(ctx context.Context) (Page, error) {
 	var out terminal.Output
 	gaps := 0
 	for range syncReads {
-		err := p.evicted(ctx)
+		err := context.Cause(ctx)
+		if err == nil {
+			err = p.evicted(ctx)
+		}
 		if err == nil {
 			out, err = p.t.ReadOutput(ctx, p.end.cursor, 0)
 		}
@@ -252,7 +259,7 @@ func (p *Pager) sync(ctx context.Context) (Page, error) {
 		}
 	}
 	page := Page{
-		Total: p.end.lines, Evicted: p.marks[0].lines, Inexact: p.inexact,
+		Total: p.end.lines, Evicted: p.marks[0].lines, Inexact: p.inexact || out.More,
 		Complete: out.EOF(), Info: out.Info, Cursor: p.end.cursor,
 	}
 	if p.open {
@@ -270,6 +277,7 @@ func (p *Pager) counted(out terminal.Output) {
 	p.end.lines += int64(strings.Count(out.Text, "\n"))
 	p.open = !strings.HasSuffix(out.Text, "\n")
 	p.end.whole = !p.open
+	p.end.state, p.end.cut = p.end.state.After(out.Text), false
 	if p.since += len(out.Text); p.since >= p.every {
 		p.marks = append(p.marks, p.end)
 		p.since = 0
@@ -293,7 +301,7 @@ func (p *Pager) evicted(ctx context.Context) error {
 	if cursor <= p.marks[0].cursor {
 		return nil
 	}
-	oldest := mark{cursor: cursor, lines: lines, whole: true}
+	oldest := mark{cursor: cursor, lines: lines, whole: true, cut: true}
 	n := 0
 	for n < len(p.marks) && p.marks[n].cursor <= cursor {
 		n++
@@ -318,11 +326,11 @@ func (p *Pager) drop(n int) {
 // gap goes on behind output that was evicted before it was counted; out is what
 // is left.
 func (p *Pager) gap(ctx context.Context, out terminal.Output) error {
-	oldest, ok, err := CursorAt(ctx, p.t, out, 0)
+	oldest, ok, err := cursorAt(ctx, p.t, out, 0)
 	if err != nil {
 		return err
 	}
-	p.end = mark{cursor: oldest, lines: p.end.lines, whole: true}
+	p.end = mark{cursor: oldest, lines: p.end.lines, whole: true, cut: true}
 	p.open = false
 	if !ok {
 		p.end.lines += int64(strings.Count(out.Text, "\n"))
@@ -345,16 +353,24 @@ func (p *Pager) lines(ctx context.Context, from, n int64, last bool) (lines []st
 	for m := p.marks[i]; i > 0 && (m.lines > from-1 || m.lines == from-1 && !m.whole); m = p.marks[i] {
 		i--
 	}
-	cursor, line := p.marks[i].cursor, p.marks[i].lines+1
+	at := p.marks[i]
+	cursor, line := at.cursor, at.lines+1
+	state, began := at.state, at.state // here, and where the line began
 	ok = true
 	var start strings.Builder // of the line that is being read
-	for cut := i == 0 && cursor > 0; ; cut = false {
+	whole := func() string {
+		s := strings.TrimSuffix(start.String(), "\r")
+		start.Reset()
+		if !p.raw || len(lines) == 0 { // what belongs to a sequence of an earlier line
+			n, _ := began.Skip(s)
+			s = s[n:]
+		}
+		return s
+	}
+	for cut := at.cut; ; cut = false {
 		out, err := p.t.ReadOutput(ctx, cursor, 0)
 		if err != nil {
 			return nil, false, ok, err
-		}
-		if cut { // eviction knows no runes
-			out.Text = strings.TrimLeft(out.Text, "\ufffd")
 		}
 		if out.Truncated {
 			ok = false
@@ -366,23 +382,27 @@ func (p *Pager) lines(ctx context.Context, from, n int64, last bool) (lines []st
 			}
 		}
 		rest := out.Text
+		if cut || out.Truncated { // eviction knows no characters and no sequences
+			rest = strings.TrimLeft(rest, "\ufffd")
+			rest = rest[vt.Remnant(rest):]
+		}
 		for {
 			text, after, ended := strings.Cut(rest, "\n")
 			if line >= from {
 				start.WriteString(text)
 			}
+			state = state.After(text)
 			if !ended {
 				break
 			}
 			if line >= from {
-				lines = append(lines, strings.TrimSuffix(start.String(), "\r"))
-				start.Reset()
+				lines = append(lines, whole())
 				if int64(len(lines)) == n {
 					return lines, false, ok, nil
 				}
 			}
 			line++
-			rest = after
+			rest, began = after, state
 		}
 		cursor = out.NextCursor
 		if !out.More || cursor >= p.end.cursor {
@@ -390,35 +410,7 @@ func (p *Pager) lines(ctx context.Context, from, n int64, last bool) (lines []st
 		}
 	}
 	if start.Len() > 0 {
-		return append(lines, strings.TrimSuffix(start.String(), "\r")), true, ok, nil
+		return append(lines, whole()), true, ok, nil
 	}
 	return lines, false, ok, nil
-}
-
-// CursorAt returns the cursor of the byte at offset i of the text of out, which
-// t has just returned, and true; or, if it cannot be found out, the cursor
-// behind the text and false. Cursors say nothing about bytes, but in most
-// terminals they count them: the guess is checked by reading again.
-func CursorAt(ctx context.Context, t terminal.Terminal, out terminal.Output, i int) (int64, bool, error) {
-	rest := out.Text[i:]
-	if rest == "" {
-		return out.NextCursor, true, nil
-	}
-	// A U+FFFD may stand for itself or for a single byte.
-	wrong := 2 * strings.Count(rest, "\ufffd")
-	for _, size := range []int{len(rest), len(rest) - wrong} {
-		cursor := out.NextCursor - int64(size)
-		again, err := t.ReadOutput(ctx, cursor, 0)
-		if err != nil {
-			return out.NextCursor, false, err
-		}
-		n := min(len(rest), len(again.Text))
-		if !again.Truncated && n > 0 && rest[:n] == again.Text[:n] {
-			return cursor, true, nil
-		}
-		if wrong == 0 {
-			break
-		}
-	}
-	return out.NextCursor, false, nil
 }

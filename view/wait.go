@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/termbridge/termbridge/internal/text"
+	"github.com/termbridge/termbridge/internal/vt"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -206,9 +207,17 @@ func (w *waiter) match(ctx context.Context, out terminal.Output) (bool, error) {
 	if literal == "" && pattern == nil {
 		return false, nil
 	}
-	if out.Truncated {
+	switch {
+	case out.Truncated:
 		w.slide(0)
 		w.strip = stripper{}
+		out.Text = out.Text[vt.Remnant(out.Text):]
+	case w.event.Cursor == w.until.Cursor: // which may lie in a sequence
+		state, err := stateAt(ctx, w.t, w.event.Cursor, out.Text)
+		if err != nil {
+			return false, err
+		}
+		w.strip.state = state
 	}
 	before, old := w.strip, len(w.window)
 	w.window, _ = w.strip.strip(w.window, out.Text, -1)
@@ -247,7 +256,7 @@ func (w *waiter) match(ctx context.Context, out terminal.Output) (bool, error) {
 	}
 	_, n := before.strip(make([]byte, old, len(w.window)), out.Text, max(loc[1], old))
 	var err error
-	w.event.Cursor, _, err = CursorAt(ctx, w.t, out, n)
+	w.event.Cursor, _, err = cursorAt(ctx, w.t, out, n)
 	return true, err
 }
 

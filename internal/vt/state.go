@@ -3,6 +3,8 @@ package vt
 import (
 	"strings"
 	"unicode/utf8"
+
+	"github.com/termbridge/termbridge/internal/text"
 )
 
 // A State is where a stream of text stands: between control sequences, or in
@@ -156,8 +158,9 @@ func Incomplete(text string) int {
 // in, which is 0 if that began before.
 func (s State) after(text string) (_ State, start int) {
 	n := 0
-	if i := strings.LastIndexByte(text, esc); i >= 0 { // whatever was before
-		s, start, n = escape, i, i+1
+	if strings.IndexByte(text, esc) >= 0 { // whatever was before; to find that there is none is faster forwards
+		start = strings.LastIndexByte(text, esc)
+		s, n = escape, start+1
 	}
 	for n < len(text) {
 		if s == Ground { // the rest has no ESC, but may have C1 controls
@@ -201,3 +204,14 @@ func Remnant(text string) int {
 	}
 	return 0
 }
+
+// From returns text from byte at on, without the rest of a sequence that what is
+// before it ends in.
+func From(text string, at int) string {
+	n, _ := Ground.After(text[:at]).Skip(text[at:])
+	return text[at+n:]
+}
+
+// Resume returns text, in front of which output was lost, with a mark in its place:
+// a sequence that was not over ends there, and the rest of one is left out.
+func Resume(mark, s string) string { return text.Cancel + mark + s[Remnant(s):] }

@@ -10,6 +10,7 @@ import (
 
 	acp "github.com/coder/acp-go-sdk"
 	"github.com/termbridge/termbridge/internal/text"
+	"github.com/termbridge/termbridge/internal/vt"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -270,7 +271,8 @@ func Middle(s string, limit int, mark string) string {
 // Cut returns the start of head and the end of tail around a mark that tells how
 // many bytes are not there: what is cut of both, and skipped bytes that were
 // between them. It takes at most limit bytes of JSON, none if that is negative.
-// The end gets the larger share: it is what a person looks for in an output.
+// The end gets the larger share: it is what a person looks for in an output. It
+// does not begin inside of an escape sequence.
 func Cut(head, tail string, skipped, limit int, mark string) string {
 	skipped += len(head) + len(tail)
 	label := fmt.Sprintf(mark, skipped)
@@ -282,7 +284,7 @@ func Cut(head, tail string, skipped, limit int, mark string) string {
 	if i := strings.LastIndexByte(h, '\n'); i >= len(h)/2 {
 		h = h[:i+1]
 	}
-	t := text.JSONTail(tail, room-text.JSONLen(h))
+	t := vt.From(tail, len(tail)-len(text.JSONTail(tail, room-text.JSONLen(h))))
 	if i := strings.IndexByte(t, '\n'); i >= 0 && i < len(t)/2 {
 		t = t[i+1:]
 	}

@@ -227,6 +227,19 @@ func FuzzCut(f *testing.F) {
 	})
 }
 
+// The end of an output that is cut does not begin inside of an escape sequence:
+// the user's terminal would show the rest of it.
+func TestCutOfSequences(t *testing.T) {
+	s := strings.Repeat("\x1b[38;5;200mword\x1b[0m", 100)
+	for limit := 300; limit < 400; limit++ {
+		_, tail, _ := strings.Cut(updates.Middle(s, limit, updates.CutMark), " bytes cut ...] ")
+		rest := strings.NewReplacer("\x1b[38;5;200m", "", "\x1b[0m", "", "word", "").Replace(tail)
+		if len(tail) < limit/4 || !strings.HasSuffix("word", rest) {
+			t.Errorf("in %d bytes the end is %q", limit, tail)
+		}
+	}
+}
+
 // FuzzOutput: any output stands, in a fence that it does not end, in any room;
 // and a room is never overdrawn.
 func FuzzOutput(f *testing.F) {

@@ -331,7 +331,7 @@ func (t *turn) command(id string) (terminal.Terminal, error) {
 
 // output reads a command's output.
 func (t *turn) output(ctx context.Context, call *bridge.Call, req request, term terminal.Terminal) {
-	out, err := readPage(ctx, term, req.since, req.wait)
+	out, err := view.ReadText(ctx, term, req.since, req.wait, func(page string) int { return len(text.JSONHead(page, outputTextBudget)) })
 	if err != nil {
 		t.failWith(ctx, call, req, t.report(out.Info), err)
 		return
@@ -341,46 +341,6 @@ func (t *turn) output(ctx context.Context, call *bridge.Call, req request, term 
 	r.NextCursor, r.More = out.NextCursor, out.More
 	t.end(ctx, call, r, fenced(r.Output), nil, fmt.Sprintf("%s read, the next cursor is %d. %s",
 		count(len(r.Output), "byte"), r.NextCursor, describe(req.id, r.Report)))
-}
-
-// maxPartLine is more than is left of most lines whose beginning was evicted.
-const maxPartLine = 1 << 10
-
-// readPage reads what fits into an update, and ends where [view.Head] does. Where
-// the cursor of that place cannot be told it returns more, and the caller keeps
-// the tail.
-func readPage(ctx context.Context, term terminal.Terminal, since int64, wait time.Duration) (terminal.Output, error) {
-	begin := time.Now()
-	out, err := term.ReadOutput(ctx, since, wait)
-	if i := strings.IndexByte(out.Text, '\n'); out.Truncated && i < maxPartLine {
-		out.Text = out.Text[i+1:] // what is left of a line may be the rest of a sequence
-	}
-	for err == nil && out.Text != "" {
-		n := view.Head(out.Text, len(text.JSONHead(out.Text, outputTextBudget)))
-		left := max(wait-time.Since(begin), 0)
-		switch {
-		case n == len(out.Text), n == 0 && out.EOF():
-			return out, nil
-		case n > 0:
-			rest := out.Text[n:]
-			cursor, ok, err := view.CursorAt(ctx, term, out, n)
-			if ok {
-				out.Text, out.NextCursor = out.Text[:n], cursor
-				out.More = out.More || view.Head(rest, len(rest)) > 0
-			}
-			return out, err
-		case !out.More && left == 0: // a sequence whose end is still to come
-			out.Text, out.NextCursor = "", since
-			return out, nil
-		}
-		var next terminal.Output
-		next, err = term.ReadOutput(ctx, out.NextCursor, left)
-		if !next.Truncated {
-			next.Text, next.Truncated = out.Text+next.Text, out.Truncated
-		}
-		out = next
-	}
-	return out, err
 }
 
 // inputBound is how long input waits for a command that does not read.

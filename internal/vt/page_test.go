@@ -1,15 +1,15 @@
-package view_test
+package vt_test
 
 import (
 	"strings"
 	"testing"
 	"unicode/utf8"
 
-	"github.com/termbridge/termbridge/view"
+	"github.com/termbridge/termbridge/internal/vt"
 )
 
 // A page ends behind a line, or at least not inside of anything.
-func TestHead(t *testing.T) {
+func TestPage(t *testing.T) {
 	for _, tt := range []struct {
 		name, text string
 		max        int
@@ -33,7 +33,7 @@ func TestHead(t *testing.T) {
 		{"nothing", "", 4, ""},
 		{"no room", "a", 0, "a"},
 	} {
-		if got := tt.text[:view.Head(tt.text, tt.max)]; got != tt.want {
+		if got := tt.text[:vt.Page(tt.text, tt.max)]; got != tt.want {
 			t.Errorf("%s: %q at %d gives %q, want %q", tt.name, tt.text, tt.max, got, tt.want)
 		}
 	}
@@ -41,7 +41,7 @@ func TestHead(t *testing.T) {
 
 // Pages of any size come to the same text as one piece does, up to a sequence
 // whose end is missing.
-func FuzzHead(f *testing.F) {
+func FuzzPage(f *testing.F) {
 	pieces := []string{
 		"a", "é", "\t", "\n", "\r\n", "\x1b[31m", "\x1b[1;38;5;200m", "\x1b(B", "\x1b]0;a\ntitle\a", "\x1bPq#0\n\n12\x1b\\", "\x1b]8;;\x18",
 	}
@@ -52,22 +52,29 @@ func FuzzHead(f *testing.F) {
 		for _, i := range which {
 			b.WriteString(pieces[int(i)%len(pieces)])
 		}
-		text, want := b.String(), view.Plain(b.String())
+		text, want := b.String(), plain(b.String())
 		if strings.HasPrefix(end, "\x1b[") && strings.Trim(end[2:], "0123456789;") == "" {
 			text += end
 		}
 		max = 1 + int(uint(max)%64)
 		var got strings.Builder
 		rest := text
-		for n := view.Head(rest, max); n > 0; n = view.Head(rest, max) {
+		for n := vt.Page(rest, max); n > 0; n = vt.Page(rest, max) {
 			if !utf8.ValidString(rest[:n]) {
 				t.Errorf("%q is cut inside of a rune at %d", rest, n)
 			}
-			got.WriteString(view.Plain(rest[:n]))
+			got.WriteString(plain(rest[:n]))
 			rest = rest[n:]
 		}
 		if got.String() != want {
 			t.Errorf("pages of %d of %q are %q, want %q", max, text, &got, want)
 		}
 	})
+}
+
+// plain returns s as text.
+func plain(s string) string {
+	t := vt.NewText(40, 120, 0, vt.Notes{})
+	t.Write(s)
+	return t.String()
 }

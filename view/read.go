@@ -1,0 +1,135 @@
+package view
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/termbridge/termbridge/internal/vt"
+	"github.com/termbridge/termbridge/terminal"
+)
+
+// ReadText is ReadOutput for output that is read a page at a time, as the command
+// wrote it. No page begins or ends inside of an escape sequence, a CR LF or a
+// character, wherever cursor lies, and one that is full ends behind a whole line
+// if there is one. Fit returns how many bytes of a text, its start, fit a page. A
+// sequence whose end is still missing is left for the next page.
+//
+// Text is longer than a page only where t does not tell the cursor of its end; the
+// next page follows all of it then.
+func ReadText(ctx context.Context, t terminal.Terminal, cursor int64, wait time.Duration, fit func(text string) int) (terminal.Output, error) {
+	begin := time.Now()
+	out, err := t.ReadOutput(ctx, cursor, wait)
+	if err != nil {
+		return out, err
+	}
+	if err := outside(ctx, t, cursor, &out); err != nil {
+		return out, err
+	}
+	for out.Text != "" {
+		n := vt.Page(out.Text, fit(out.Text))
+		left := max(wait-time.Since(begin), 0)
+		switch {
+		case n == len(out.Text), n == 0 && out.EOF():
+			return out, nil
+		case n > 0:
+			rest := out.Text[n:]
+			next, ok, err := cursorAt(ctx, t, out, n)
+			if ok {
+				out.Text, out.NextCursor = out.Text[:n], next
+				out.More = out.More || vt.Page(rest, len(rest)) > 0
+			}
+			return out, err
+		case !out.More && left == 0: // a sequence whose end is still to come
+			out.Text, out.NextCursor = "", cursor
+			return out, nil
+		}
+		next, err := t.ReadOutput(ctx, out.NextCursor, left)
+		if !next.Truncated {
+			next.Text, next.Truncated = out.Text+next.Text, out.Truncated
+		}
+		if out = next; err != nil {
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+// partLine is more than is left of most lines whose beginning was evicted.
+const partLine = 1 << 10
+
+// outside cuts from out, which t has returned for cursor, what belongs to a
+// sequence that began before.
+func outside(ctx context.Context, t terminal.Terminal, cursor int64, out *terminal.Output) error {
+	if out.Truncated {
+		// What is left of a line may be the rest of a sequence.
+		if i := strings.IndexByte(out.Text, '\n'); i < partLine {
+			out.Text = out.Text[i+1:]
+		}
+		out.Text = out.Text[vt.Remnant(out.Text):]
+		return nil
+	}
+	state, err := stateAt(ctx, t, cursor, out.Text)
+	n, _ := state.Skip(out.Text)
+	out.Text = out.Text[n:]
+	return err
+}
+
+// lookBack is how much output tells in which state the output behind it begins:
+// far more than any sequence but a picture has.
+const lookBack = 32 << 10
+
+// stateAt returns where the output of t stands at a cursor, from which it reads
+// text. Where what is before is gone, or cursors do not count bytes, it is taken
+// to be outside of a sequence.
+func stateAt(ctx context.Context, t terminal.Terminal, cursor int64, text string) (vt.State, error) {
+	if cursor <= 0 || text == "" {
+		return vt.Ground, nil
+	}
+	from := max(cursor-lookBack, 0)
+	out, err := t.ReadOutput(ctx, from, 0)
+	if err != nil || out.Truncated {
+		return vt.Ground, err
+	}
+	n := int(cursor - from)
+	for before := out.Text; strings.HasPrefix(before, "\ufffd"); before = before[len("\ufffd"):] {
+		n += len("\ufffd") - 1 // the end of a character, a byte of it each
+	}
+	if n > len(out.Text) || !sameStart(out.Text[n:], text) {
+		return vt.Ground, nil
+	}
+	return vt.Ground.After(out.Text[:n]), nil
+}
+
+// sameStart reports whether one of two texts is the start of the other.
+func sameStart(a, b string) bool {
+	n := min(len(a), len(b))
+	return n > 0 && a[:n] == b[:n]
+}
+
+// cursorAt returns the cursor of the byte at offset i of the text of out, which
+// t has just returned, and true; or, if it cannot be found out, the cursor
+// behind the text and false. Cursors say nothing about bytes, but in most
+// terminals they count them: the guess is checked by reading again.
+func cursorAt(ctx context.Context, t terminal.Terminal, out terminal.Output, i int) (int64, bool, error) {
+	rest := out.Text[i:]
+	if rest == "" {
+		return out.NextCursor, true, nil
+	}
+	// A U+FFFD may stand for itself or for a single byte.
+	wrong := 2 * strings.Count(rest, "\ufffd")
+	for _, size := range []int{len(rest), len(rest) - wrong} {
+		cursor := out.NextCursor - int64(size)
+		again, err := t.ReadOutput(ctx, cursor, 0)
+		if err != nil {
+			return out.NextCursor, false, err
+		}
+		if !again.Truncated && sameStart(rest, again.Text) {
+			return cursor, true, nil
+		}
+		if wrong == 0 {
+			break
+		}
+	}
+	return out.NextCursor, false, nil
+}
