@@ -33,6 +33,7 @@ import (
 
 // TestMain makes the test binary serve as acp-demo-agent, which is in the PATH.
 func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", "8") // they wait for other processes most of the time
 	testscript.Main(m, map[string]func(){"acp-demo-agent": main})
 }
 
@@ -280,6 +281,7 @@ func (b *lockedBuffer) String() string {
 func routes(t *testing.T, f func(t *testing.T, r *rig, delegated bool)) {
 	for _, delegated := range []bool{false, true} {
 		t.Run(fmt.Sprintf("terminal=%v", delegated), func(t *testing.T) {
+			t.Parallel()
 			r := start(t, rigOptions{terminal: delegated})
 			if delegated {
 				r.ask("bg -- sleep 300")
@@ -295,6 +297,7 @@ func routes(t *testing.T, f func(t *testing.T, r *rig, delegated bool)) {
 }
 
 func TestEndOfInputLeavesNothing(t *testing.T) {
+	t.Parallel()
 	routes(t, func(t *testing.T, r *rig, _ bool) {
 		r.stdin.Close()
 		wantCode(t, r.exits(), exitOK, r.stderr)
@@ -308,6 +311,7 @@ func TestEndOfInputLeavesNothing(t *testing.T) {
 }
 
 func TestTerminationLeavesNothing(t *testing.T) {
+	t.Parallel()
 	routes(t, func(t *testing.T, r *rig, delegated bool) {
 		answer := make(chan acp.StopReason, 1)
 		go func() {
@@ -339,6 +343,7 @@ func TestTerminationLeavesNothing(t *testing.T) {
 
 // A client that does not read keeps the agent from nothing.
 func TestStalledOutput(t *testing.T) {
+	t.Parallel()
 	r := start(t, rigOptions{})
 	go func() { // ends with the agent
 		_, _ = r.conn.Prompt(context.Background(), acp.PromptRequest{
@@ -362,6 +367,7 @@ func TestStalledOutput(t *testing.T) {
 }
 
 func TestKilledAgentLeavesNothing(t *testing.T) {
+	t.Parallel()
 	r := start(t, rigOptions{})
 	r.family()
 	if err := r.process.Kill(); err != nil {
@@ -372,6 +378,7 @@ func TestKilledAgentLeavesNothing(t *testing.T) {
 }
 
 func TestBrokenOutput(t *testing.T) {
+	t.Parallel()
 	r := start(t, rigOptions{})
 	r.ask("bg -- sleep 300")
 	r.stdout.Close() // and stdin stays open
@@ -387,6 +394,7 @@ func TestBrokenOutput(t *testing.T) {
 
 // A line that the SDK cannot take costs that line, not the agent.
 func TestOverlongLine(t *testing.T) {
+	t.Parallel()
 	r := start(t, rigOptions{})
 	line := `{"jsonrpc":"2.0","method":"x","params":"` + strings.Repeat("x", 11<<20) + `"}` + "\n"
 	if _, err := io.WriteString(r.stdin, line); err != nil {
@@ -403,6 +411,7 @@ func TestOverlongLine(t *testing.T) {
 }
 
 func TestSecretsStayWithTheAgent(t *testing.T) {
+	t.Parallel()
 	r := start(t, rigOptions{env: map[string]string{"OPENAI_API_KEY": "sk-1", "other_api_key": "sk-2", "PLAIN": "visible"}})
 	report := r.ask("!env")
 	if report.Outcome != terminal.Exited || !strings.Contains(report.Output, "PLAIN=visible") {
@@ -426,6 +435,7 @@ func (refusing) CreateTerminal(context.Context, acp.CreateTerminalRequest) (acp.
 }
 
 func TestRefusedCreateRunsNothing(t *testing.T) {
+	t.Parallel()
 	r := start(t, rigOptions{terminal: true, wrap: func(c acp.Client) acp.Client { return refusing{c} }})
 	marker := filepath.Join(r.dir, "marker")
 	for _, line := range []string{"!touch marker", "bg -- touch marker"} {

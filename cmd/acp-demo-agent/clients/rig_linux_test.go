@@ -16,6 +16,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -37,6 +38,8 @@ import (
 const patience = 60 * time.Second
 
 func TestMain(m *testing.M) {
+	// These tests wait for other processes most of the time.
+	_ = flag.Set("test.parallel", "8")
 	status := m.Run()
 	if buildDir != "" {
 		os.RemoveAll(buildDir)
@@ -400,11 +403,11 @@ func (r *rig) nothingWith(entry string) {
 }
 
 // running waits until a process with this entry in its environment runs a
-// command line with these words.
+// command that begins with these words.
 func (r *rig) running(entry, words string) {
 	r.Helper()
 	r.processes(entry, words, func(procs []string) bool {
-		return slices.ContainsFunc(procs, func(p string) bool { return strings.Contains(p, words) })
+		return slices.ContainsFunc(procs, func(p string) bool { return strings.HasPrefix(p, words) })
 	})
 }
 
