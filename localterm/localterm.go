@@ -250,6 +250,16 @@ func (m *Manager) reserve() error {
 	return nil
 }
 
+// join runs f in a goroutine that Close joins, unless that has begun.
+func (m *Manager) join(f func()) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.closed {
+		m.wg.Go(f)
+	}
+	return !m.closed
+}
+
 // launch starts the process of t, and sees to its end.
 func (m *Manager) launch(t *term) error {
 	err := t.start()

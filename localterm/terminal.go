@@ -414,8 +414,23 @@ func (t *term) Signal(sig os.Signal) error {
 
 // Stop implements [terminal.Terminal].
 func (t *term) Stop(ctx context.Context) (terminal.Info, error) {
+	over := t.ended()
 	t.halt()
-	return terminal.Wait(ctx, t)
+	info, err := terminal.Wait(ctx, t)
+	if err != nil || !over || info.Left != nil && len(info.Left) == 0 {
+		return info, err
+	}
+	// It ended by itself and left something behind, or a stop could not end all.
+	left := make(chan []terminal.Proc, 1)
+	if !t.m.join(func() { left <- t.sess.StopTree(t.m.opts.Grace) }) {
+		return info, nil // Close ends it
+	}
+	select {
+	case info.Left = <-left:
+		return info, nil
+	case <-ctx.Done():
+		return info, context.Cause(ctx)
+	}
 }
 
 // isClosed reports whether c is closed.

@@ -108,9 +108,10 @@ type Terminal interface {
 	Signal(os.Signal) error
 
 	// Stop ends the command and every process that it started, waits until the
-	// end has settled, and returns the final Info. On an ended command it
-	// returns the Info at once. An ended ctx ends the wait, with its Cause as
-	// the error, and does not take back the stop.
+	// end has settled, and returns the final Info. Of an ended command it ends what
+	// that had left behind (Info.Left), if the Manager can: the Info that it returns
+	// names what is left then. Where nothing is, it returns at once. An ended ctx
+	// ends the wait, with its Cause as the error, and does not take back the stop.
 	Stop(ctx context.Context) (Info, error)
 
 	// Done returns a channel that the terminal closes once the command has

@@ -41,8 +41,8 @@ const (
 	StopNotFound StopResult = "not_found" // no command has this id, or no longer
 )
 
-// Stop ends the command of m with this id and all that it started, and waits
-// until that has settled. The error says why the result is not StopEnded: the
+// Stop ends the command of m with this id and all that it started, also what it
+// left behind if it has ended by itself, and waits until that has settled. The error says why the result is not StopEnded: the
 // Cause of ctx if that ended first, which takes nothing back; an error for
 // which errors.Is reports [terminal.ErrNotFound]; or what is left.
 func Stop(ctx context.Context, m terminal.Manager, id string) (StopResult, terminal.Info, error) {

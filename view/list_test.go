@@ -3,6 +3,7 @@ package view_test
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -54,6 +55,14 @@ func TestStop(t *testing.T) {
 			if result != view.StopEnded || err != nil || info.Outcome != terminal.Stopped {
 				t.Errorf("%s: %q, %q, %v; want ended, stopped", when, result, info.Outcome, err)
 			}
+		}
+		// What a command that ended by itself has left behind ends, too.
+		term = start(t, m, program("leave", filepath.Join(t.TempDir(), "beat")))
+		if wait(t, term); term.Info().Left != nil && len(term.Info().Left) != 1 { // nil: it cannot tell
+			t.Fatalf("left %v, want the child", term.Info().Left)
+		}
+		if result, info, err := view.Stop(t.Context(), m, term.Info().ID); result != view.StopEnded || err != nil || len(info.Left) > 0 || info.Outcome != terminal.Exited {
+			t.Errorf("one that ended by itself: %q, %+v, %v", result, info, err)
 		}
 		result, _, err := view.Stop(t.Context(), m, "nobody")
 		if result != view.StopNotFound || !errors.Is(err, terminal.ErrNotFound) {

@@ -253,6 +253,16 @@ func (m *Manager) hook(ctx context.Context, cmd terminal.Command) error {
 	return err
 }
 
+// join runs f in a goroutine that Close joins, unless that has begun.
+func (m *Manager) join(f func()) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.shut {
+		m.watchers.Go(f)
+	}
+	return !m.shut
+}
+
 // ended gives back the slot of t and publishes its end.
 func (m *Manager) ended(t *term) {
 	m.mu.Lock()

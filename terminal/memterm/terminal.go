@@ -466,8 +466,24 @@ func (t *term) Signal(sig os.Signal) error {
 
 // Stop implements [terminal.Terminal].
 func (t *term) Stop(ctx context.Context) (terminal.Info, error) {
+	over := t.ended()
 	t.ask(terminal.Stopped)
-	return terminal.Wait(ctx, t)
+	info, err := terminal.Wait(ctx, t)
+	if err != nil || !over || len(info.Left) == 0 {
+		return info, err
+	}
+	// It ended by itself and left something behind.
+	reaped := make(chan struct{})
+	if !t.m.join(func() { defer close(reaped); t.reap() }) {
+		return info, nil // Close ends it
+	}
+	select {
+	case <-reaped:
+		info.Left = t.left()
+		return info, nil
+	case <-ctx.Done():
+		return info, context.Cause(ctx)
+	}
 }
 
 // EvictedLines implements [terminal.LineCounter].

@@ -105,19 +105,19 @@ var limitRule = rule{
 		{name: "manager bytes are shared", run: func(h *harness) {
 			// Each of those that run keeps a fair share of the end of its output,
 			// whoever came first.
-			const limit, n = 400 << 10, 8
+			const limit, n = 128 << 10, 4
 			h.limited(Limits{ManagerBytes: limit})
 			var live []terminal.Terminal
 			for range n {
-				t := h.start("spill", "100000") // 800,000 bytes
-				h.waitText(t, "0099999\n")
+				t := h.start("spill", "20000") // 160,000 bytes
+				h.waitText(t, "0019999\n")
 				live = append(live, t)
 			}
 			total := 0
 			for i, t := range live {
 				text, _ := h.keptOf(t)
 				total += len(text)
-				if len(text) < limit/n/2 || !strings.HasSuffix(plain(text), "0099999\n") {
+				if len(text) < limit/n/2 || !strings.HasSuffix(plain(text), "0019999\n") {
 					h.Errorf("command %d of %d keeps %d bytes of %d for all, …%q", i+1, n, len(text), limit, tailOf(text))
 				}
 			}
@@ -127,11 +127,11 @@ var limitRule = rule{
 		}},
 		{name: "room that cannot be had", run: func(h *harness) {
 			// What a command wants and cannot have costs nobody else's output.
-			const limit = 300 << 10
+			const limit = 75 << 10
 			m := h.limited(Limits{ManagerBytes: limit})
 			ended := h.start("print", "small")
 			h.end(ended)
-			h.waitText(h.start("spill", "100000"), "0099999\n")
+			h.waitText(h.start("spill", "20000"), "0019999\n")
 			if _, err := m.Get(ended.Info().ID); err != nil {
 				h.Errorf("an ended command with 5 bytes is gone: %v", err)
 			}

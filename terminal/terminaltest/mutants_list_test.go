@@ -489,6 +489,12 @@ func inputMutants() []mutant {
 func stopMutants() []mutant {
 	const rule = "4-stop"
 	return []mutant{
+		{rule: rule, name: "what an ended command left is nobody's", make: breakStop(func(t terminal.Terminal, ctx context.Context) (terminal.Info, error) {
+			if info := t.Info(); info.Outcome.Ended() {
+				return info, nil
+			}
+			return t.Stop(ctx)
+		})},
 		{rule: rule, name: "it does not wait", make: breakStop(func(t terminal.Terminal, ctx context.Context) (terminal.Info, error) {
 			ended, cancel := context.WithCancel(ctx)
 			cancel()
@@ -775,7 +781,7 @@ func limitMutants() []mutant {
 		{rule: rule, name: "first come, first served", make: func(l Limits) terminal.Manager {
 			var started atomic.Int32
 			return &broken{Manager: memterm.New(reference(l)), term: func(t terminal.Terminal) brokenTerm {
-				if started.Add(1) <= 4 || l.ManagerBytes == 0 {
+				if started.Add(1) <= 2 || l.ManagerBytes == 0 {
 					return brokenTerm{}
 				}
 				return brokenTerm{read: func(ctx context.Context, cursor int64, wait time.Duration) (terminal.Output, error) {

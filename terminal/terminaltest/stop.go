@@ -15,7 +15,7 @@ import (
 var stopRule = rule{
 	name: "4-stop",
 	text: "Stop ends the whole tree, waits until settled, returns the final Info; idempotent; a cancelled wait does not take back the accepted stop. " +
-		"What a command left behind at its natural end is not ended with it, is named in Info.Left, and ends with the manager.",
+		"What a command left behind at its natural end is not ended with it, is named in Info.Left, and ends with a Stop or with the manager.",
 	cases: []testCase{
 		{name: "final", run: func(h *harness) {
 			m := h.manager()
@@ -133,6 +133,26 @@ var stopRule = rule{
 			h.waitBeat(file) // not ended with its parent
 			h.close()
 			h.checkDead(file)
+		}},
+		{name: "left behind, and stopped", run: func(h *harness) {
+			file := filepath.Join(h.TempDir(), "beat")
+			t := h.start("leave", file)
+			final := h.end(t)
+			if !h.c.Tree || h.c.Alone {
+				return
+			}
+			h.waitBeat(file)
+			info := h.stop(t)
+			h.checkDead(file)
+			if info.Left == nil || len(info.Left) > 0 {
+				h.Errorf("Left is %#v, want none and not unknown", info.Left)
+			}
+			if info.Outcome != final.Outcome {
+				h.Errorf("%s, and after a Stop %s", final.Outcome, info.Outcome)
+			}
+			if info := h.stop(t); info.Left == nil || len(info.Left) > 0 {
+				h.Errorf("once more, Left is %#v", info.Left)
+			}
 		}},
 	},
 }
