@@ -53,3 +53,10 @@ func mayAdopt(pid int) bool {
 	}
 	return false
 }
+
+// ownUserOnly reports whether all that the agent starts stays its own user's: then
+// what another user runs is none of it.
+func ownUserOnly() bool {
+	on, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0)
+	return err == nil && on == 1 && unix.Geteuid() != 0
+}

@@ -512,6 +512,7 @@ func filtered(args []string) {
 type row struct {
 	name    string
 	wrap    []string // runs the rest of the words in the box
+	exe     []string // instead of this test program
 	program string
 	args    []string
 	allow   map[string]string // notes that are right here, else "ok"
@@ -548,6 +549,13 @@ func TestEverywhere(t *testing.T) {
 	if os.Getuid() == 0 {
 		rows = append(rows, row{name: "as another user", program: "box", wrap: append(apart[:len(apart):len(apart)], "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")})
 	}
+	if os.Getuid() == 0 {
+		user := []string{"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"}
+		rows = append(rows,
+			row{name: "another user, /proc with hidepid", program: "box",
+				wrap: slices.Concat(apart, []string{"sh", "-c", `mount -o remount,hidepid=2 /proc && "$0" "$@"; exit $?`}, user)},
+			row{name: "another user, an empty /proc", program: "box", wrap: slices.Concat(user, bwrap("--tmpfs", "/proc")), allow: map[string]string{"watchdog": "daemon left"}})
+	}
 	for _, name := range slices.Sorted(maps.Keys(filters)) {
 		if os.Getenv("TERMBRIDGE_REAL") == "" && !slices.Contains(usual, name) {
 			continue
@@ -564,6 +572,26 @@ func TestEverywhere(t *testing.T) {
 		row{name: "the /proc of another pid namespace", program: "box", wrap: append(apart[:len(apart)-1:len(apart)-1], "sh", "-c", `"$0" "$@"; exit $?`)},
 		row{name: "as process 1", program: "box", wrap: apart},
 	)
+	if runsc := os.Getenv("TERMBRIDGE_RUNSC"); runsc != "" {
+		rows = append(rows, row{name: "gVisor", program: "box", wrap: []string{runsc, "--network=none", "--ignore-cgroups", "do"},
+			allow: map[string]string{"stop": "unknown, and left"}}) // it keeps no limit that it does not know
+	} else {
+		t.Log("gVisor is not tried: TERMBRIDGE_RUNSC names no runsc")
+	}
+	if os.Getenv("TERMBRIDGE_REAL") != "" {
+		need(t, "qemu-aarch64-static", "go")
+		emulated := filepath.Join(dir, "execenv.arm64.test")
+		cmd := exec.Command("go", "test", "-c", "-o", emulated, ".")
+		cmd.Env = append(os.Environ(), "GOARCH=arm64", "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		qemu, err := exec.LookPath("qemu-aarch64-static")
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows = append(rows, row{name: "emulated by qemu", program: "box", exe: []string{qemu, emulated}})
+	}
 	results := make([][]string, len(rows))
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, 8)
@@ -599,12 +627,16 @@ func (r row) run(t *testing.T, exe string) []string {
 			return []string{fmt.Sprintf("not to be had here: %v: %s", err, bytes.TrimSpace(out))}
 		}
 	}
-	words := append(append([]string{}, r.wrap...), append([]string{exe}, r.args...)...)
+	self := r.exe
+	if self == nil {
+		self = []string{exe}
+	}
+	words := slices.Concat(r.wrap, self, r.args)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
 	cmd.Dir = "/"
-	cmd.Env = append(os.Environ(), "EXECENV_TEST_PROGRAM="+r.program, "EXECENV_TEST_ITSELF="+exe, "TMPDIR=/tmp", "GOCOVERDIR=/tmp")
+	cmd.Env = append(os.Environ(), "EXECENV_TEST_PROGRAM="+r.program, "EXECENV_TEST_ITSELF="+strings.Join(self, " "), "TMPDIR=/tmp", "GOCOVERDIR=/tmp")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Errorf("%s: %v: %s", r.name, err, out)

@@ -189,7 +189,7 @@ func scan(first int, why error) *walk {
 		}
 		w.procs = append(w.procs, p)
 	}
-	if !hidden {
+	if !hidden || ownUserOnly() {
 		w.err = nil
 	}
 	return w

@@ -20,12 +20,14 @@ import (
 //
 // # What it owns
 //
-// Every process gets a mark in its environment (TERMBRIDGE_ID), which all that
-// it starts inherits. By the mark, by the session and by descent [Session.StopTree] finds
+// Every process gets a tag in its environment (TERMBRIDGE_ID), and on Linux a
+// number in a limit that has no other meaning (RLIMIT_LOCKS); all that it starts
+// inherits both. By these, by the session and by descent [Session.StopTree] finds
 // the whole tree of a process, daemons included; where a cgroup (version 2) can
-// be had, by that too, and then nothing escapes. What a command leaves behind
-// at its natural end runs on, is named by [Session.Survivors], and ends when
-// the Local is closed.
+// be had, by that too. What a command leaves behind at its natural end runs on, is
+// named by [Session.Survivors], and ends when the Local is closed. Where it cannot
+// be known whether something is left, they return nil, and Close an error that
+// says why.
 //
 // If the agent dies without Close, a watchdog ends everything with the mark.
 // It is one /bin/sh, started with the first process, that waits for the end of
@@ -33,8 +35,8 @@ import (
 //
 // # Caveats
 //
-// A process that cleared its environment and left its session is found by a
-// cgroup only. The processes of other users (sudo) can be named but not ended.
+// On macOS a process that cleared its environment and left its session is not
+// found. The processes of other users (sudo) can be named but not ended.
 // When a process exits whose controlling terminal is its own (TTY.Input), the
 // kernel sends SIGHUP to what it left in the foreground. A start marks all
 // descriptors of the agent above 2 as close-on-exec, whoever opened them, and

@@ -65,7 +65,10 @@ func (t *tree) look() *walk {
 // hides reports whether there is a process that the walk has not seen, with an id
 // from first on.
 func (w *walk) hides(first int) bool {
-	if w.last < first {
+	switch {
+	case ownUserOnly():
+		return false
+	case w.last < first:
 		return true // or not
 	}
 	seen := make(map[int]bool, len(w.procs))

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -168,6 +169,12 @@ func (d *demo) play(ctx context.Context, s scene) (err error) {
 	defer func() { err = errors.Join(err, c.Close(), manager.Close(), local.Close()) }()
 
 	exe, err := os.Executable()
+	if err != nil { // without /proc
+		exe, err = os.Args[0], nil
+		if strings.Contains(exe, "/") {
+			exe, err = filepath.Abs(exe)
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -380,6 +387,9 @@ func (p *player) leftBehind(ctx context.Context) error {
 	card := cards[len(cards)-1]
 	running := func() bool {
 		left, err := processesWith(tokenName + "=" + token)
+		if errors.Is(err, errNoProcesses) {
+			return false // or not
+		}
 		return err != nil || slices.ContainsFunc(left, func(proc terminal.Proc) bool { return strings.HasSuffix(proc.Command, "sleep 300") })
 	}
 	for end := time.Now().Add(2 * time.Second); running(); time.Sleep(10 * time.Millisecond) {
@@ -492,6 +502,10 @@ func (d *demo) sum() (ok bool) {
 		}
 	}
 	left, err := processesLeft()
+	count := fmt.Sprint(len(left))
+	if errors.Is(err, errNoProcesses) {
+		count, err = "an unknown number of", nil
+	}
 	if err != nil {
 		d.screen.line(red, fmt.Sprintf("processes cannot be counted: %v", err))
 	}
@@ -499,7 +513,7 @@ func (d *demo) sum() (ok bool) {
 		d.screen.line(red, "left: "+proc.String())
 	}
 	d.screen.line(plain, "")
-	verdict := fmt.Sprintf("%d terminals leaked, %d processes left", d.leaked, len(left))
+	verdict := fmt.Sprintf("%d terminals leaked, %s processes left", d.leaked, count)
 	ok = ok && err == nil && d.leaked == 0 && len(left) == 0
 	if ok {
 		d.screen.line(bold, verdict)
@@ -540,6 +554,9 @@ func (d *demo) table() string {
 	}
 	return wide.String()
 }
+
+// errNoProcesses is why processes cannot be counted: there is no /proc.
+var errNoProcesses = errors.New("/proc is not mounted")
 
 // processesLeft returns the processes of this run that are left, once what is
 // about to exit has had time to.

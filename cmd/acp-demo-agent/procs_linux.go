@@ -17,6 +17,9 @@ func processesWith(entry string) ([]terminal.Proc, error) {
 	if err != nil {
 		return nil, err
 	}
+	if _, err := os.Stat("/proc/self"); err != nil {
+		return nil, errNoProcesses
+	}
 	found := []terminal.Proc{}
 	for _, d := range dirs {
 		pid, err := strconv.Atoi(d.Name())
