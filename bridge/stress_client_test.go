@@ -79,6 +79,8 @@ type clientTerm struct {
 	releases  int    // that were sent
 	answered  bool   // one of them was
 	forgotten bool   // the client itself has released it
+
+	answeredAt time.Time // valid with answered
 }
 
 // A clientCard is what the client knows of a tool call.
@@ -545,7 +547,8 @@ func (c *scripted) KillTerminal(ctx context.Context, req acp.KillTerminalRequest
 func (c *scripted) ReleaseTerminal(ctx context.Context, req acp.ReleaseTerminalRequest) (acp.ReleaseTerminalResponse, error) {
 	c.mu.Lock()
 	old := c.terms[termKey{req.SessionId, req.TerminalId}]
-	again := old != nil && old.answered // before this one could be written
+	// Before this one, which may be written later; at the same instant it may cross.
+	again := old != nil && old.answered && time.Now().After(old.answeredAt)
 	c.mu.Unlock()
 	release := func(x *clientTerm) {
 		x.releases++
@@ -564,7 +567,11 @@ func (c *scripted) ReleaseTerminal(ctx context.Context, req acp.ReleaseTerminalR
 	return about(ctx, c, acp.ClientMethodTerminalRelease, req.SessionId, req.TerminalId, release, func(host string) (acp.ReleaseTerminalResponse, error) {
 		req.TerminalId = host
 		return c.host.ReleaseTerminal(c.ctx, req)
-	}, func(x *clientTerm) { x.answered = true })
+	}, func(x *clientTerm) {
+		if !x.answered {
+			x.answered, x.answeredAt = true, time.Now()
+		}
+	})
 }
 
 // RequestPermission is the user's answer.
@@ -957,11 +964,11 @@ func (c *scripted) cancel(rng *rand.Rand, x *actor) {
 		x.s.Cancel()
 		c.r.within("Cancel", start, 0)
 	}
+	for _, p := range open {
+		p.cancelled("cancelled") // before the agent can answer
+	}
 	switch how := rng.IntN(4); {
 	case c.wire != nil:
-		for _, p := range open {
-			p.cancelled("cancelled")
-		}
 		_ = c.wire.Cancel(context.Background(), x.id) // an error only on a lost connection
 	case how == 0:
 		end()
