@@ -1,6 +1,7 @@
 package acpterm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -299,6 +300,7 @@ func (m *Manager) adopt(p peer, cmd terminal.Command, r *release, asked int) *te
 			ID:          m.options.NewID(),
 			Environment: Environment,
 			Command:     cmd,
+			Dir:         cmp.Or(cmd.Dir, m.options.Dir),
 			Outcome:     terminal.Running,
 			Started:     time.Now(),
 		},

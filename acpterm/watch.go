@@ -322,10 +322,14 @@ func (w *watch) snapshot(r reply[acp.TerminalOutputResponse]) {
 
 // write appends to the output what a snapshot has shown.
 func (w *watch) write(text string) {
-	if !w.ev.output {
-		w.ev.output = true
-		w.update(func(i *terminal.Info) { i.FirstOutput = time.Now() })
-	}
+	now, first := time.Now(), !w.ev.output
+	w.ev.output = true
+	w.update(func(i *terminal.Info) {
+		i.LastOutput = now
+		if first {
+			i.FirstOutput = now
+		}
+	})
 	w.output.Write([]byte(text))
 }
 

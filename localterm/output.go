@@ -32,7 +32,8 @@ type output struct {
 	mu sync.Mutex
 	// guards following
 	began  time.Time // the first output
-	active time.Time // the last output or input
+	last   time.Time // the last output
+	active time.Time // that, or the last input
 	input  int64     // how far the output was at the last input; -1: there was none
 	failed error     // why a stream could not be read to its end
 	closed bool      // nothing is kept any more
@@ -118,6 +119,7 @@ func (o *output) write(stream terminal.Stream, p []byte) {
 		return
 	}
 	o.active = time.Now()
+	o.last = o.active
 	if o.began.IsZero() {
 		o.began = o.active
 	}
@@ -127,11 +129,17 @@ func (o *output) write(stream terminal.Stream, p []byte) {
 	o.buf.Write(p)
 }
 
-// first returns when the first output came.
-func (o *output) first() time.Time {
+// times returns when the first output came, and the last.
+func (o *output) times() (first, last time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.began
+	return o.began, o.last
+}
+
+// clamp returns a cursor that is not behind the end.
+func (o *output) clamp(cursor int64) int64 {
+	_, end := o.buf.Bounds()
+	return min(cursor, end)
 }
 
 // typed notes input that was written when the output was at a cursor.

@@ -66,7 +66,7 @@ func (m *Manager) newTerm(cmd terminal.Command, spec execenv.Spec) (*term, error
 	}
 	t := &term{
 		m:    m,
-		info: terminal.Info{Environment: name, Command: cmd, Outcome: terminal.Running},
+		info: terminal.Info{Environment: name, Command: cmd, Dir: spec.Dir, Outcome: terminal.Running},
 		stop: make(chan struct{}),
 		done: make(chan struct{}),
 	}
@@ -80,6 +80,9 @@ func (m *Manager) newTerm(cmd terminal.Command, spec execenv.Spec) (*term, error
 	}
 	if err := t.prepare(spec.TTY); err != nil {
 		return nil, err
+	}
+	if _, here := executor.(*execenv.Local); here && t.info.Dir == "" {
+		t.info.Dir, _ = os.Getwd()
 	}
 	t.size.Store(new(cmp.Or(cmd.Size, terminal.DefaultSize)))
 	limit := cmp.Or(cmd.OutputLimit, m.opts.OutputLimit)
@@ -303,7 +306,7 @@ func (t *term) Info() terminal.Info {
 		return t.final
 	}
 	info := t.info
-	info.FirstOutput = t.out.first()
+	info.FirstOutput, info.LastOutput = t.out.times()
 	return info
 }
 
@@ -314,6 +317,7 @@ func (t *term) Done() <-chan struct{} { return t.done }
 
 // ReadOutput implements [terminal.Terminal].
 func (t *term) ReadOutput(ctx context.Context, cursor int64, wait time.Duration) (terminal.Output, error) {
+	cursor = t.out.clamp(cursor)
 	return t.read(func() (tail.Chunk, error) {
 		return t.out.buf.Wait(ctx, cursor, terminal.MaxText, wait)
 	})
@@ -325,6 +329,7 @@ func (t *term) ReadStream(ctx context.Context, stream terminal.Stream, cursor in
 		return terminal.Output{NextCursor: cursor, Info: t.Info()},
 			fmt.Errorf("localterm: a terminal is one stream: %w", errors.ErrUnsupported)
 	}
+	cursor = t.out.clamp(cursor)
 	return t.read(func() (tail.Chunk, error) {
 		return t.out.waitStream(ctx, stream, cursor, wait)
 	})

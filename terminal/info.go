@@ -73,12 +73,17 @@ type Info struct {
 	// Command is what was started. Treat its maps and slices as read-only.
 	Command Command
 
+	// Dir is the directory in which the command was started: that of Command, or
+	// the Manager's. It is "" if nobody here knows it.
+	Dir string
+
 	Outcome Outcome
 	Exit    Exit
 
-	// Started is when the command had started; FirstOutput is zero while there
-	// was none; Ended is zero while it runs.
-	Started, FirstOutput, Ended time.Time
+	// Started is when the command had started; FirstOutput and LastOutput are when
+	// the Manager first and last saw some, zero while there was none; Ended is zero
+	// while it runs.
+	Started, FirstOutput, LastOutput, Ended time.Time
 
 	// Left are processes of the command that still ran when it had ended.
 	// Nil is unknown or not looked for, empty is none.

@@ -11,6 +11,11 @@ import (
 	"github.com/termbridge/termbridge/internal/vt"
 )
 
+// End is a cursor behind all output. A read from it that does not wait costs
+// nothing and returns the cursor of the end as it is then; one that waits returns
+// what comes next.
+const End int64 = math.MaxInt64
+
 // forever is a wait that only output, the end or the context ends.
 const forever = time.Duration(math.MaxInt64)
 

@@ -83,7 +83,8 @@ type Terminal interface {
 	// does not wait. An ended ctx is an error of every read, also of one that
 	// need not wait, so that a loop of reads ends with it; the Output then has
 	// what is there all the same. Cursor 0 is the start of the command; other
-	// cursors come from [Output.NextCursor].
+	// cursors come from [Output.NextCursor]. One that lies behind the end, such as
+	// [End], is the end as it is when the read begins.
 	//
 	// Text is at most [MaxText] bytes of valid UTF-8, never cut inside a rune;
 	// bytes that are no UTF-8 are U+FFFD. Reads are never destructive.

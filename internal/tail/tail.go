@@ -284,7 +284,11 @@ func (b *Buffer) Read(cursor int64, max int) Chunk {
 // first, or has ended before, it returns the Cause of ctx with what is there.
 func (b *Buffer) Wait(ctx context.Context, cursor int64, max int, wait time.Duration) (Chunk, error) {
 	var r raw
+	first := true
 	err := b.await(ctx, wait, func() bool {
+		if first {
+			cursor, first = min(cursor, b.end), false
+		}
 		r = b.raw(cursor, max)
 		return r.closed || r.truncated || text.Incomplete(r.bytes) < len(r.bytes)
 	})

@@ -65,7 +65,7 @@ func newTerm(m *Manager, id string, cmd terminal.Command) *term {
 		size:  cmd.Size,
 		procs: map[*proc]bool{},
 		info: terminal.Info{
-			ID: id, Environment: Environment, Command: cmd,
+			ID: id, Environment: Environment, Command: cmd, Dir: cmd.Dir,
 			Outcome: terminal.Running, Started: time.Now(),
 		},
 	}
@@ -333,8 +333,9 @@ func (t *term) output(b []byte) {
 	if t.dead || t.info.Outcome.Ended() {
 		return
 	}
+	t.info.LastOutput = time.Now()
 	if t.info.FirstOutput.IsZero() {
-		t.info.FirstOutput = time.Now()
+		t.info.FirstOutput = t.info.LastOutput
 	}
 	t.buf.Write(b)
 }

@@ -41,8 +41,12 @@ var commandRule = rule{
 			}
 			cmd := h.c.Program("pwd")
 			cmd.Dir = dir
-			text, truncated := h.all(h.startCommand(cmd))
+			t := h.startCommand(cmd)
+			text, truncated := h.all(t)
 			h.checkText(text, dir+"\n", truncated)
+			if info := t.Info(); info.Dir != dir {
+				h.Errorf("Info.Dir is %q, want %q", info.Dir, dir)
+			}
 		}},
 		{name: "env", run: func(h *harness) {
 			cmd := h.c.Program("env")

@@ -84,8 +84,14 @@ var exitRule = rule{
 			if info.FirstOutput.Before(info.Started) || info.FirstOutput.After(info.Ended) {
 				h.Errorf("started %v, first output %v, ended %v", info.Started, info.FirstOutput, info.Ended)
 			}
-			if silent := h.end(h.start("true")); !silent.FirstOutput.IsZero() {
-				h.Errorf("first output %v of a command without any", silent.FirstOutput)
+			if info.LastOutput.Before(info.FirstOutput) || info.LastOutput.After(info.Ended) {
+				h.Errorf("first output %v, last output %v, ended %v", info.FirstOutput, info.LastOutput, info.Ended)
+			}
+			if apart := info.LastOutput.Sub(info.FirstOutput); h.c.Exact && apart < 100*time.Millisecond {
+				h.Errorf("two outputs are %v apart, want 300ms", apart)
+			}
+			if silent := h.end(h.start("true")); !silent.FirstOutput.IsZero() || !silent.LastOutput.IsZero() {
+				h.Errorf("first output %v, last output %v of a command without any", silent.FirstOutput, silent.LastOutput)
 			}
 		}},
 		{name: "a wait that ends is no end", run: func(h *harness) {

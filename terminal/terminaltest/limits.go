@@ -105,7 +105,7 @@ var limitRule = rule{
 		{name: "manager bytes are shared", run: func(h *harness) {
 			// Each of those that run keeps a fair share of the end of its output,
 			// whoever came first.
-			const limit, n = 128 << 10, 4
+			const limit, n = 400 << 10, 8
 			h.limited(Limits{ManagerBytes: limit})
 			var live []terminal.Terminal
 			for range n {

@@ -28,6 +28,10 @@ func mutants() []mutant {
 func commandMutants() []mutant {
 	const rule = "0-command"
 	return []mutant{
+		{rule: rule, name: "the directory is not told", make: breakInfo(func(info terminal.Info) terminal.Info {
+			info.Dir = ""
+			return info
+		})},
 		{rule: rule, name: "words go through a shell unquoted", make: breakCommand(func(cmd terminal.Command) terminal.Command {
 			if len(cmd.Args) > 0 && cmd.Check() == nil {
 				cmd.Line, cmd.Args = strings.Join(cmd.Args, " "), nil
@@ -192,6 +196,20 @@ func startMutants() []mutant {
 func readMutants() []mutant {
 	const rule = "2-read"
 	return []mutant{
+		{rule: rule, name: "behind the end nothing ever comes", make: breakRead(func(t terminal.Terminal, ctx context.Context, cursor int64, wait time.Duration) (terminal.Output, error) {
+			out, err := t.ReadOutput(ctx, terminal.End, 0)
+			if err != nil || cursor <= out.NextCursor || wait <= 0 || out.EOF() {
+				return t.ReadOutput(ctx, cursor, wait)
+			}
+			time.Sleep(wait)
+			return t.ReadOutput(ctx, terminal.End, 0)
+		}), also: listed("its ctx does not end it", "7-concurrency/goroutines")},
+		{rule: rule, name: "behind the end is the start", make: breakRead(func(t terminal.Terminal, ctx context.Context, cursor int64, wait time.Duration) (terminal.Output, error) {
+			if out, err := t.ReadOutput(ctx, terminal.End, 0); err == nil && cursor > out.NextCursor {
+				cursor = 0
+			}
+			return t.ReadOutput(ctx, cursor, wait)
+		})},
 		{rule: rule, name: "it never waits", make: breakRead(func(t terminal.Terminal, ctx context.Context, cursor int64, _ time.Duration) (terminal.Output, error) {
 			// A moment, or those who read in a loop would stop the fake clock.
 			time.Sleep(time.Millisecond)
@@ -571,6 +589,10 @@ func stopMutants() []mutant {
 func exitMutants() []mutant {
 	const rule = "5-exit"
 	return []mutant{
+		{rule: rule, name: "the last output is the first", make: breakInfo(func(info terminal.Info) terminal.Info {
+			info.LastOutput = info.FirstOutput
+			return info
+		})},
 		{rule: rule, name: "unknown is code 0", make: breakInfo(func(info terminal.Info) terminal.Info {
 			if info.Outcome == terminal.Unknown {
 				info.Outcome, info.Exit = terminal.Exited, memterm.Code(0)

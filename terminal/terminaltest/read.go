@@ -3,6 +3,7 @@ package terminaltest
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -165,6 +166,30 @@ var readRule = rule{
 			t := h.start("print", `a\xffb\xc3`)
 			text, truncated := h.all(t)
 			h.checkText(text, "a\uFFFDb\uFFFD", truncated)
+		}},
+		{name: "the end", run: func(h *harness) {
+			// A cursor behind the end is the end: at once without a wait, else what
+			// comes after the read has begun.
+			t := h.start("hold")
+			_, end := h.waitText(t, "ready\n")
+			for _, cursor := range []int64{terminal.End, end + 1000} {
+				if out := h.read(t, cursor, 0); out.Text != "" || out.NextCursor != end || out.More || out.Truncated {
+					h.Errorf("a read at %d, which is behind the end: %q, next cursor %d, more %v, truncated %v; want nothing, and %d",
+						cursor, out.Text, out.NextCursor, out.More, out.Truncated, end)
+				}
+			}
+			t = h.start("both")
+			h.end(t)
+			if out := h.read(t, terminal.End, bound); out.Text != "" || !out.EOF() {
+				h.Errorf("a read behind the end of an ended command: %q, end %v; want the end", out.Text, out.EOF())
+			}
+			t = h.start("drip", append([]string{"200ms", "one"}, slices.Repeat([]string{"more"}, 100)...)...)
+			h.waitText(t, "one\n")
+			for _, beyond := range []int64{terminal.End, 1 << 40} {
+				if out := h.read(t, beyond, bound); out.Text == "" || strings.Contains(out.Text, "one") {
+					h.Errorf("a read that waits behind the end: %q, want what comes next", out.Text)
+				}
+			}
 		}},
 		{name: "cursors stay", run: func(h *harness) {
 			// Read while old output is evicted; afterwards each cursor means
