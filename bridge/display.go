@@ -54,7 +54,7 @@ func (d *displayTerminal) end(u *acp.SessionToolCallUpdate, id acp.ToolCallId) {
 		exit["exit_code"] = *d.exit.Code
 	}
 	if d.exit.Signal != "" {
-		exit["signal"] = d.exit.Signal
+		exit["signal"] = updates.Middle(d.exit.Signal, 64, updates.CutMark)
 	}
 	u.Meta = map[string]any{"terminal_exit": exit}
 }

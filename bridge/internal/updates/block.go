@@ -30,7 +30,10 @@ func Size(v any) int {
 	return len(b)
 }
 
-const minBlock = 64 // bytes of JSON of a text that is still worth to be shown
+const (
+	minBlock = 64  // bytes of JSON of a text that is still worth to be shown
+	minShare = 512 // of one of several, before others are left out
+)
 
 var (
 	textOverhead     = Size(acp.ToolContent(acp.TextBlock(""))) + 1 // and the comma
@@ -47,10 +50,10 @@ func (r *Room) Terminal(id string) (acp.ToolCallContent, bool) {
 }
 
 // Output returns a block that shows the end of an output exactly as it is, in its
-// share of the room as one of n: clients render text as Markdown, so it stands in
+// share of the room as one of n, or what is worth it: clients render text as Markdown, so it stands in
 // a fence. It returns false if there is no room for it.
 func (r *Room) Output(s string, n int) (acp.ToolCallContent, bool) {
-	share := int(*r)/max(n, 1) - textOverhead
+	share := min(max(int(*r)/max(n, 1), minShare), int(*r)) - textOverhead
 	if share < minBlock {
 		return acp.ToolCallContent{}, false
 	}
