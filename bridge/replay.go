@@ -91,8 +91,8 @@ const replayBurst = 512
 // session/load: with a display terminal if the client shows them, else as text,
 // cut to fit lines of the wire. Records are sent in the order of the calls. It
 // returns when all is written, when ctx ends (its Cause), and after
-// [terminal.SettleTimeout] if the client does not read; then it leaves out what of
-// the output is not sent, and the final status follows. A Record whose tool call is
+// [terminal.SettleTimeout] if the client does not read ([ErrUnread]): then the
+// client gets the card, and its end, when it reads again. A Record whose tool call is
 // open or being replayed, or that has no id or no final status, is an error.
 func (s *State) Replay(ctx context.Context, r Record) error {
 	if r.ToolCallID == "" || r.Status != acp.ToolCallStatusCompleted && r.Status != acp.ToolCallStatusFailed {
@@ -108,15 +108,33 @@ func (s *State) Replay(ctx context.Context, r Record) error {
 	defer s.endReplay(r.ToolCallID)
 	ctx, cancel := context.WithTimeoutCause(ctx, terminal.SettleTimeout, updates.ErrUnread)
 	defer cancel()
-	for i, u := range all {
-		if err := s.replayOne(ctx, u); err != nil {
-			if i+1 < len(all) {
-				_, _ = s.putReplay(all[len(all)-1]) // the client has seen, or will see, the start
-			}
+	for range all {
+		if s.noteReplayed() <= replayBurst {
+			continue
+		}
+		if err := s.b.limiter.Wait(ctx); err != nil {
 			return err
 		}
 	}
-	return nil
+	last, err := s.putAll(all)
+	if err != nil {
+		return fmt.Errorf("bridge: replay of tool call %q: %w", r.ToolCallID, err)
+	}
+	return last.Wait(ctx)
+}
+
+// putAll queues the updates of a record, all or, if the session is closed, none. It
+// returns the last.
+func (s *State) putAll(all []acp.SessionUpdate) (last *updates.Update, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, terminal.ErrClosed
+	}
+	for _, u := range all {
+		last = s.out.PutCard(u)
+	}
+	return last, nil
 }
 
 // claimReplay notes that a record is being sent: no other may be, and no tool call
@@ -144,35 +162,12 @@ func (s *State) endReplay(id acp.ToolCallId) {
 	delete(s.replays, id)
 }
 
-func (s *State) replayOne(ctx context.Context, u acp.SessionUpdate) error {
-	if s.noteReplayed() > replayBurst {
-		if err := s.b.limiter.Wait(ctx); err != nil {
-			return err
-		}
-	}
-	w, err := s.putReplay(u)
-	if err != nil {
-		return err
-	}
-	return w.Wait(ctx)
-}
-
 // noteReplayed counts the updates of records.
 func (s *State) noteReplayed() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.replayed++
 	return s.replayed
-}
-
-// putReplay queues an update of a record, unless the session is closed.
-func (s *State) putReplay(u acp.SessionUpdate) (*updates.Update, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return nil, fmt.Errorf("bridge: %w", terminal.ErrClosed)
-	}
-	return s.out.PutCard(u), nil
 }
 
 // replay returns the updates that show a record.

@@ -77,16 +77,16 @@ type command struct {
 	cmd        terminal.Command
 	background bool
 	entry      *ledger.Entry[*Call]
-	cancel     context.CancelCauseFunc // ends the wait of Exec or StartBackground
+	wait       context.Context         // of Exec or StartBackground; its Cause tells whether it was adopted or stopped
+	cancel     context.CancelCauseFunc // ends it; nil when it is over
 
-	route    route
-	term     terminal.Terminal // nil until it has started, and when it is no longer kept
-	done     <-chan struct{}   // the terminal's; nil until it has started
-	last     terminal.Info     // of a terminal that is no longer kept
-	pane     *pane             // nil while no card shows it
-	shown    chan struct{}     // closed when the card has shown all; nil before the start
-	hush     func()            // ends that
-	stopping bool              // it was stopped on purpose
+	route route
+	term  terminal.Terminal // nil until it has started, and when it is no longer kept
+	done  <-chan struct{}   // the terminal's; nil until it has started
+	last  terminal.Info     // of a terminal that is no longer kept
+	pane  *pane             // nil while no card shows it
+	shown chan struct{}     // closed when the card has shown all; nil before the start
+	hush  func()            // ends that
 
 	clientID string        // the client's id, once create was answered
 	created  chan struct{} // closed when an unanswered create is settled; nil if none was sent
@@ -113,13 +113,6 @@ func (s *State) view(k *command) *command {
 	defer s.mu.Unlock()
 	v := *k
 	return &v
-}
-
-// stopping notes that the command of k is stopped on purpose.
-func (s *State) stopping(k *command) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	k.stopping = true
 }
 
 // ID returns the session's id.
@@ -194,7 +187,7 @@ func (s *State) forget(id string, k *command, info terminal.Info) {
 	delete(s.commands, id)
 	s.stats.count(info.Outcome)
 	info.Command = terminal.Command{}
-	k.last, k.term = info, nil
+	k.last, k.term, k.wait = info, nil, nil
 	k.cmd = terminal.Command{Dir: k.cmd.Dir}
 }
 
@@ -532,6 +525,9 @@ func (s *State) reserve(k *command) error {
 	defer s.mu.Unlock()
 	return s.enter(k)
 }
+
+// ErrUnread is the error of an update that was not written in time.
+var ErrUnread = updates.ErrUnread
 
 // errUnknown is the error of a command of which nobody can say how it ended.
 var errUnknown = errors.New("bridge: it is not known how the command ended")

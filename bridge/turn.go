@@ -151,7 +151,6 @@ func (t *Turn) refuse(cause error) (live []terminal.Terminal) {
 				k.cancel(cause)
 			}
 			if k.live() {
-				k.stopping = true
 				live = append(live, k.term)
 			}
 		}
