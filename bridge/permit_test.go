@@ -3,6 +3,8 @@ package bridge_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -275,5 +277,96 @@ func TestPermissionBadReply(t *testing.T) {
 			return done, nil
 		})
 		check(w, "starts", w.starts("echo"), 0)
+	})
+}
+
+// What the user allows when nobody waits any more counts for nothing: not this
+// time, and not always.
+func TestPermissionInTheGrace(t *testing.T) {
+	eachUser(t, func() *user {
+		u := selects(acp.PermissionOptionKindAllowAlways)
+		at := u.answer
+		u.answer = func(ctx context.Context, req acp.RequestPermissionRequest) (acp.RequestPermissionResponse, error) {
+			time.Sleep(time.Second + 500*time.Millisecond) // half of the grace
+			return at(ctx, req)
+		}
+		return u
+	}, func(w *world, k kind, u *user) {
+		w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
+			for range 2 {
+				short, cancel := context.WithTimeout(ctx, time.Second)
+				defer cancel()
+				if err := t.ToolCall(card(acp.ToolCallId(fmt.Sprint(len(u.questions()))))).Permit(short, "key"); !errors.Is(err, context.DeadlineExceeded) {
+					w.Errorf("Permit: %v", err)
+				}
+			}
+			return done, nil
+		})
+		check(w, "questions", len(u.questions()), 2)
+	})
+}
+
+// A question without a key cannot be allowed always, whatever the client answers.
+func TestPermissionAlwaysWithoutAKey(t *testing.T) {
+	eachUser(t, func() *user {
+		return &user{answer: func(context.Context, acp.RequestPermissionRequest) (acp.RequestPermissionResponse, error) {
+			return acp.RequestPermissionResponse{Outcome: acp.NewRequestPermissionOutcomeSelected("allow_always")}, nil
+		}}
+	}, func(w *world, k kind, u *user) {
+		w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
+			for _, id := range []acp.ToolCallId{"1", "2"} {
+				if _, err := ask(ctx, t, id, "", "echo x"); !errors.Is(err, acpterm.ErrBadReply) {
+					w.Errorf("Permit: %v", err)
+				}
+			}
+			// With a key the same answer is one that was offered.
+			if _, err := ask(ctx, t, "3", "key", "echo x"); err != nil {
+				w.Errorf("Permit: %v", err)
+			}
+			return done, nil
+		})
+		check(w, "questions", len(u.questions()), 3)
+		check(w, "starts", w.starts("echo"), 1)
+	})
+}
+
+// What the user is asked about hides nothing: control and bidirectional characters
+// are spelled out in the title and in every value, and a cut is marked.
+func TestPermissionHidesNothing(t *testing.T) {
+	const hidden, shown = "git status\u202e\r\x1b[2Krm -rf /", `git status\u202e\r\x1b[2Krm -rf /`
+	eachUser(t, func() *user { return selects(acp.PermissionOptionKindRejectOnce) }, func(w *world, k kind, u *user) {
+		w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
+			c := card("1")
+			c.Title = hidden + "\nand more"
+			c.RawInput = map[string]any{"command": hidden, "env": map[string]string{"A" + hidden: "line 1\nline 2\t" + hidden}, "argv": []string{hidden}}
+			t.ToolCall(c).Permit(ctx, "")
+			t.ToolCall(c).Permit(ctx, "") // refused: it is open
+			c = card("2")
+			c.RawInput = map[string]any{"command": hidden + strings.Repeat("x", 50_000)}
+			call := t.ToolCall(c)
+			if err := call.Update(acp.SessionToolCallUpdate{Title: new(hidden)}); err != nil {
+				w.Error(err)
+			}
+			call.Permit(ctx, "")
+			if err := w.s.Update(ctx, acp.UpdateAgentMessageText("line 1\r\nline 2\n"+hidden)); err != nil {
+				w.Error(err)
+			}
+			call.End(hidden, nil)
+			return done, nil
+		})
+		asked := u.questions()
+		check(w, "questions", len(asked), 2)
+		check(w, "the title", *asked[0].ToolCall.Title, shown+`\nand more`)
+		raw := asked[0].ToolCall.RawInput.(map[string]any)
+		check(w, "the command", raw["command"], any(shown))
+		check(w, "the environment", raw["env"].(map[string]any)["A"+shown], any("line 1\nline 2\t"+shown))
+		check(w, "the words", raw["argv"].([]any)[0], any(shown))
+		check(w, "the title", *asked[1].ToolCall.Title, shown)
+		contains(w, "a long command", asked[1].ToolCall.RawInput.(map[string]any)["command"].(string), "bytes cut ...]")
+		check(w, "the message", w.c.Messages(), "line 1\r\nline 2\n"+shown)
+		for id, title := range map[acp.ToolCallId]string{"1": shown + `\nand more`, "2": shown} {
+			check(w, "the title in the card", w.c.Card(id).Title, title)
+		}
+		contains(w, "the text", w.c.Card("2").Text, shown)
 	})
 }

@@ -187,7 +187,7 @@ func (s *State) forget(id string, k *command, info terminal.Info) {
 	delete(s.commands, id)
 	s.stats.count(info.Outcome)
 	info.Command = terminal.Command{}
-	k.last, k.term, k.wait = info, nil, nil
+	k.last, k.term, k.entry, k.wait = info, nil, nil, nil
 	k.cmd = terminal.Command{Dir: k.cmd.Dir}
 }
 
