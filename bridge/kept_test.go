@@ -11,6 +11,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	acp "github.com/coder/acp-go-sdk"
 	"github.com/termbridge/termbridge/bridge"
@@ -97,6 +98,39 @@ func TestOutputsAreLetGo(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A turn keeps no Call that has ended, and a command that is kept keeps no turn.
+func TestTurnsAndCallsAreLetGo(t *testing.T) {
+	each(t, func(w *world, k kind) {
+		var over weak.Pointer[bridge.Turn]
+		w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
+			over = weak.Make(t)
+			call := weak.Make(func() *bridge.Call {
+				call := t.ToolCall(card("none"))
+				call.End("", nil)
+				return call
+			}())
+			runtime.GC()
+			if call.Value() != nil {
+				w.Error("the turn keeps a Call that has ended")
+			}
+			ended := t.ToolCall(card("ended"))
+			ended.Exec(ctx, line("echo x"))
+			ended.End("", nil)
+			lives := t.ToolCall(card("lives"))
+			lives.StartBackground(ctx, line("sleep 1h"))
+			lives.End("", nil)
+			t.ToolCall(card("left open")).Exec(ctx, line("echo x"))
+			return done, nil
+		})
+		time.Sleep(time.Minute)
+		runtime.GC()
+		check(w, "terminals", len(w.s.List()), 3)
+		if over.Value() != nil {
+			w.Error("a command that is kept keeps its turn")
+		}
+	})
 }
 
 // What was let go is known still: the card says how it ended, and so does the

@@ -170,8 +170,12 @@ func TestQueuedStatusStays(t *testing.T) {
 // A release waits for the update that embeds its terminal. At its bound the
 // terminal is taken out of what is still queued, and the text stands for it.
 func TestReleaseAndQueuedEmbeds(t *testing.T) {
-	for _, shut := range []time.Duration{time.Second, 20 * time.Second} {
-		t.Run(shut.String(), func(t *testing.T) {
+	for _, c := range []struct {
+		shut time.Duration
+		late bool // the Call ends when the release has given up
+	}{{time.Second, true}, {20 * time.Second, true}, {20 * time.Second, false}} {
+		shut := c.shut
+		t.Run(fmt.Sprint(shut, c.late), func(t *testing.T) {
 			gated(t, nil, func(w *world, k kind, g *gate) {
 				if k.presentation != bridge.PresentClient {
 					return // nothing is released
@@ -184,7 +188,11 @@ func TestReleaseAndQueuedEmbeds(t *testing.T) {
 					if _, err := call.Exec(ctx, line("echo hello")); err != nil {
 						w.Error(err)
 					}
-					call.Update(acp.SessionToolCallUpdate{Title: new("late")})
+					if c.late {
+						time.Sleep(10 * time.Second)
+					}
+					go call.Update(acp.SessionToolCallUpdate{Title: new("late")})
+					synctest.Wait()
 					call.End("", nil)
 				})
 				time.Sleep(time.Minute)
@@ -243,6 +251,31 @@ func TestNothingAfterClose(t *testing.T) {
 		for _, seen := range w.c.Cards() {
 			check(w, "the status", seen.Status, completed)
 		}
+	})
+}
+
+// What a client has not read when its session is closed is not sent any more.
+func TestCloseTakesBackWhatIsNotRead(t *testing.T) {
+	gated(t, nil, func(w *world, k kind, g *gate) {
+		g.close(w)
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() {
+				if err := w.s.Update(w.Context(), acp.UpdateAgentMessageText("x")); !errors.Is(err, bridge.ErrUnread) {
+					w.Errorf("Update: %v", err)
+				}
+			})
+		}
+		synctest.Wait()
+		start := time.Now()
+		if err := w.s.Close(); err != nil {
+			w.Error(err)
+		}
+		atMost(w, "Close", time.Since(start), terminal.SettleTimeout)
+		g.open()
+		all.Wait()
+		time.Sleep(time.Minute)
+		check(w, "what was written", w.c.Messages(), "blocks")
 	})
 }
 

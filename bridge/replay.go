@@ -116,25 +116,7 @@ func (s *State) Replay(ctx context.Context, r Record) error {
 			return err
 		}
 	}
-	last, err := s.putAll(all)
-	if err != nil {
-		return fmt.Errorf("bridge: replay of tool call %q: %w", r.ToolCallID, err)
-	}
-	return last.Wait(ctx)
-}
-
-// putAll queues the updates of a record, all or, if the session is closed, none. It
-// returns the last.
-func (s *State) putAll(all []acp.SessionUpdate) (last *updates.Update, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return nil, terminal.ErrClosed
-	}
-	for _, u := range all {
-		last = s.out.PutCard(u)
-	}
-	return last, nil
+	return s.out.PutCards(all).Wait(ctx)
 }
 
 // claimReplay notes that a record is being sent: no other may be, and no tool call

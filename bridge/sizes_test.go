@@ -206,6 +206,11 @@ func TestSizesOfIDsAndLimits(t *testing.T) {
 					w.Fatal(err)
 				}
 				check(w, "bytes of output", len(r.Output), map[bool]int{true: 1, false: 1000}[limit == 1])
+				for _, l := range w.c.Lines() {
+					if l.Method == acp.ClientMethodTerminalCreate && strings.Contains(l.Raw, fmt.Sprint(math.MaxInt)) {
+						w.Errorf("the client is asked for %s", l.Raw)
+					}
+				}
 			})
 		}
 	}

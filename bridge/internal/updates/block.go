@@ -68,7 +68,7 @@ func (r *Room) Output(s string, n int) (acp.ToolCallContent, bool) {
 // of which there are at least minBlock.
 func fenced(s string, limit int) string {
 	const lines = 2 * len(`\n`) // one behind the fence, one before the other
-	s = tailText(s, limit-2*3-lines)
+	s = tailText(s, limit)
 	fence := fenceOf(s)
 	if room := limit - 2*len(fence) - lines; text.JSONLen(s) > room {
 		// The fence takes room, too. Text of a third fits with any fence.

@@ -86,21 +86,36 @@ func (s *Stream) PutCard(u acp.SessionUpdate, embeds ...string) *Update {
 	return s.put(&Update{n: s.Notification(u), card: true, embeds: embeds})
 }
 
-func (s *Stream) put(u *Update) *Update {
-	u.stream, u.done = s, make(chan struct{})
+// PutCards is PutCard for several updates, of which all are queued or none. It
+// returns the last.
+func (s *Stream) PutCards(all []acp.SessionUpdate) *Update {
+	var us []*Update
+	for _, u := range all {
+		us = append(us, &Update{n: s.Notification(u), card: true})
+	}
+	return s.put(us...)
+}
+
+// put queues updates, and returns the last.
+func (s *Stream) put(us ...*Update) *Update {
+	for _, u := range us {
+		u.stream, u.done = s, make(chan struct{})
+	}
 	q := s.q
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if s.ended {
-		u.finish(fmt.Errorf("bridge: session %q: %w", s.session, terminal.ErrClosed))
-		return u
+		for _, u := range us {
+			u.finish(fmt.Errorf("bridge: session %q: %w", s.session, terminal.ErrClosed))
+		}
+		return us[len(us)-1]
 	}
-	q.queue = append(q.queue, u)
+	q.queue = append(q.queue, us...)
 	if !q.running {
 		q.running = true
 		go q.write() // it ends when the queue is empty, or with the connection
 	}
-	return u
+	return us[len(us)-1]
 }
 
 // finish publishes what became of u.
