@@ -300,15 +300,10 @@ func (c *card) begins() {
 	}
 }
 
-// embed adds a terminal of the client, and has it shown before it is released. It
-// returns nil if the card is ending.
+// embed adds a terminal of the client, and queues the update that shows it.
 func (c *card) embed(id string) *pane {
-	c.settleReleased()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.stage != live {
-		return nil
-	}
 	p := &pane{how: PresentClient, clientID: id}
 	c.panes = append(c.panes, p)
 	content, embeds := c.compose(false)

@@ -100,6 +100,36 @@ func TestOutputsAreLetGo(t *testing.T) {
 	}
 }
 
+// The text of commands that were let go is no more than a card shows, however many
+// they were.
+func TestTextsAreLetGo(t *testing.T) {
+	const n = 400
+	local := memterm.New(&memterm.Options{Programs: fakeconn.Programs()})
+	o := &bridge.Options{MaxTerminals: 1, Local: func(acp.SessionId) terminal.Manager { return local }}
+	display := display
+	display.client.Keep = -1
+	in(t, display, o, func(w *world) {
+		w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
+			call := t.ToolCall(card("1"))
+			run := func(n int) {
+				for range n {
+					if _, err := call.Exec(ctx, line("spam 16000")); err != nil {
+						w.Fatal(err)
+					}
+				}
+				time.Sleep(time.Minute)
+			}
+			run(70) // as many as the local side keeps
+			before := heap()
+			run(n)
+			if kib := (heap() - before) >> 10; kib > 8*n {
+				w.Errorf("%d KiB more", kib)
+			}
+			return done, nil
+		})
+	})
+}
+
 // A turn keeps no Call that has ended, and a command that is kept keeps no turn.
 func TestTurnsAndCallsAreLetGo(t *testing.T) {
 	each(t, func(w *world, k kind) {

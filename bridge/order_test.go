@@ -173,7 +173,7 @@ func TestReleaseAndQueuedEmbeds(t *testing.T) {
 	for _, c := range []struct {
 		shut time.Duration
 		late bool // the Call ends when the release has given up
-	}{{time.Second, true}, {20 * time.Second, true}, {20 * time.Second, false}} {
+	}{{time.Second, true}, {5500 * time.Millisecond, true}, {20 * time.Second, true}, {20 * time.Second, false}} {
 		shut := c.shut
 		t.Run(fmt.Sprint(shut, c.late), func(t *testing.T) {
 			gated(t, nil, func(w *world, k kind, g *gate) {
@@ -209,10 +209,10 @@ func TestReleaseAndQueuedEmbeds(t *testing.T) {
 				check(w, "the title", seen.Title, "late")
 				check(w, "the status", seen.Status, completed)
 				contains(w, "what the user sees", seen.Visible(), "hello")
-				if shut == time.Second && (embed < 0 || embed > release) {
+				if shut < 20*time.Second && (embed < 0 || embed > release) {
 					w.Errorf("the embed is line %d, the release line %d", embed, release)
 				}
-				if shut > time.Second && embed >= 0 {
+				if shut >= 20*time.Second && embed >= 0 {
 					w.Errorf("the terminal is embedded in line %d, and released in %d", embed, release)
 				}
 			})
@@ -338,5 +338,51 @@ func TestAttachAtTheEndOfATurn(t *testing.T) {
 				check(w, "updates of what was never told of", len(w.updates(id)), 0)
 			}
 		}
+	})
+}
+
+// A command that its Call did not wait for does not take the place of what End
+// says, even if its terminal was to be shown.
+func TestEndWhileTheEmbedIsQueued(t *testing.T) {
+	gated(t, nil, func(w *world, k kind, g *gate) {
+		w.turnOf(func(ctx context.Context, t *bridge.Turn) {
+			call := t.ToolCall(card("1"))
+			call.Update(acp.SessionToolCallUpdate{Title: new("title")})
+			g.close(w)
+			var all sync.WaitGroup
+			all.Go(func() { call.Exec(ctx, line("sleep 1h")) })
+			synctest.Wait()
+			all.Go(func() { call.End("never mind", nil) })
+			synctest.Wait()
+			if k.presentation == bridge.PresentClient { // else it runs, and goes on
+				check(w, "the status", call.End("", nil).Status, acp.ToolCallStatusFailed)
+			} else {
+				check(w, "the status", call.End("", nil).Status, completed)
+			}
+			g.open()
+			all.Wait()
+		})
+		if k.presentation == bridge.PresentClient {
+			contains(w, "the text", w.c.Card("1").Text, "never mind")
+		}
+	})
+}
+
+// A card in which a client's terminal was and the text of a local command stands
+// has all of that text in the end.
+func TestTerminalAndTextInACard(t *testing.T) {
+	in(t, client, nil, func(w *world) {
+		w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
+			call := t.ToolCall(card("1"))
+			for _, cmd := range []terminal.Command{line("echo remote"), {Line: "lines 3 300ms", Environment: bridge.EnvironmentLocal}} {
+				if _, err := call.Exec(ctx, cmd); err != nil {
+					w.Error(err)
+				}
+			}
+			call.End("", nil)
+			return done, nil
+		})
+		contains(w, "what the user sees", w.c.Card("1").Visible(), "remote")
+		contains(w, "what the user sees", w.c.Card("1").Visible(), "line 3")
 	})
 }

@@ -167,34 +167,23 @@ func (b *Bridge) judge(t terminal.Terminal) {
 // showCreated shows a client's terminal in the card of its Call, before it can
 // be released.
 func (s *State) showCreated(ctx context.Context, k *command, t terminal.Terminal) {
-	id := acpterm.TerminalID(t)
-	s.noteClientID(k, id)
-	if k.call == nil || k.call.isUsable() != nil {
-		return
+	if k.call != nil {
+		k.call.card.settleReleased()
 	}
-	p := k.call.card.embed(id)
-	if p == nil {
-		return
+	if p := s.embed(k, acpterm.TerminalID(t)); p != nil {
+		_ = p.embed.Wait(ctx)
 	}
-	s.setPane(k, p)
-	_ = p.embed.Wait(ctx)
 }
 
-func (s *State) noteClientID(k *command, id string) {
+// embed notes the client's id of the terminal of k, and has its Call, if it is
+// open, show it.
+func (s *State) embed(k *command, id string) *pane {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k.clientID = id
-}
-
-// setPane notes what shows the command of k.
-func (s *State) setPane(k *command, p *pane) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	k.pane = p
-	if k.term != nil { // the start did not wait for this
-		k.call.card.set(p, k.term)
+	if k.call == nil || k.call.usable() != nil || k.pane != nil {
+		return nil
 	}
-	if k.released {
-		k.call.card.release(p)
-	}
+	k.pane = k.call.card.embed(id)
+	return k.pane
 }
