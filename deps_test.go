@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"io/fs"
 	"maps"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -98,6 +99,11 @@ var rules = []rule{
 		reason:   "arrows point down only",
 	},
 	{
+		packages: []string{"bridge/internal/updates"},
+		deny:     local("bridge", "acpterm", "execenv", "localterm", "view", "acphost", "fakeconn", "cmd"),
+		reason:   "updates know neither commands nor tool calls",
+	},
+	{
 		packages: []string{"execenv"},
 		deny:     local("localterm", "terminal/memterm", "view"),
 		reason:   "arrows point down only",
@@ -123,6 +129,77 @@ func TestImports(t *testing.T) {
 				if r.deny(imported) {
 					t.Errorf("%s must not import %s: %s\n\t%s", folder, imported, r.reason, strings.Join(way, " → "))
 				}
+			}
+		}
+	}
+}
+
+// TestCardsKnowNoSessions keeps the middle layer of bridge, the card of a tool call,
+// from knowing the one above it: turns, calls, and who owns a command.
+func TestCardsKnowNoSessions(t *testing.T) {
+	cards := []string{"card.go", "present.go", "display.go", "text.go", "read.go"}
+	above := map[string]string{} // what the other files declare, and where
+	files := map[string]*ast.File{}
+	entries, err := os.ReadDir("bridge")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		name := e.Name()
+		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("bridge", name), nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if files[name] = file; slices.Contains(cards, name) {
+			continue
+		}
+		for _, d := range file.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				if d.Recv == nil {
+					above[d.Name.Name] = name
+				}
+			case *ast.GenDecl:
+				for _, spec := range d.Specs {
+					switch spec := spec.(type) {
+					case *ast.TypeSpec:
+						above[spec.Name.Name] = name
+					case *ast.ValueSpec:
+						for _, n := range spec.Names {
+							above[n.Name] = name
+						}
+					}
+				}
+			}
+		}
+	}
+	for _, name := range cards {
+		if files[name] == nil {
+			t.Errorf("bridge/%s: no such file; is the list out of date?", name)
+			continue
+		}
+		uses := map[string]bool{}
+		ast.Inspect(files[name], func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.SelectorExpr:
+				ast.Inspect(n.X, func(n ast.Node) bool {
+					if id, ok := n.(*ast.Ident); ok {
+						uses[id.Name] = true
+					}
+					return true
+				})
+				return false
+			case *ast.Ident:
+				uses[n.Name] = true
+			}
+			return true
+		})
+		for used := range uses {
+			if where := above[used]; where != "" {
+				t.Errorf("bridge/%s uses %s of %s: a card knows nothing of the session above it", name, used, where)
 			}
 		}
 	}

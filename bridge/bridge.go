@@ -398,16 +398,6 @@ func (b *Bridge) setNoClient(err error) bool {
 // gone reports whether the connection has ended.
 func (b *Bridge) gone() bool { return closed(b.lost) }
 
-// closed reports whether c is closed; a nil channel is not.
-func closed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
-
 // A guardedHandler is a slog.Handler of others: a panic in it is an error of the
 // record alone.
 type guardedHandler struct{ slog.Handler }

@@ -353,7 +353,7 @@ func (c *Call) end(words string, err error, bound time.Duration, orphaned bool) 
 		v = c.judge(commands, words, err)
 	}); failure != nil {
 		c.s.b.opts.Logger.Error("bridge: the end of a tool call panicked", "toolCall", c.id, "panic", failure.value, "stack", failure.stack)
-		v.reason = reason(failure)
+		v.reason = reasonFor(failure)
 	}
 	send := !c.attached || orphaned && c.wasCalled()
 	c.handOver(commands)
@@ -448,7 +448,7 @@ func (c *Call) judge(commands []*command, words string, err error) verdict {
 	if err != nil || c.failed {
 		status = acp.ToolCallStatusFailed
 	}
-	return verdict{status: status, words: updates.Message(words), reason: reason(err)}
+	return verdict{status: status, words: updates.Message(words), reason: reasonFor(err)}
 }
 
 // handOver gives the commands to the State.
@@ -466,8 +466,8 @@ func (c *Call) handOver(commands []*command) {
 	delete(s.cards, c.id)
 }
 
-// reason says to a person why a tool call failed.
-func reason(err error) string {
+// reasonFor says to a person why a tool call failed.
+func reasonFor(err error) string {
 	switch {
 	case err == nil:
 		return ""

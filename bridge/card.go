@@ -13,7 +13,6 @@ import (
 
 	acp "github.com/coder/acp-go-sdk"
 	"github.com/termbridge/termbridge/bridge/internal/updates"
-	"github.com/termbridge/termbridge/internal/text"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -22,13 +21,9 @@ import (
 // of the owners of commands: a command is a [pane] here. What the agent gives is
 // frozen before it comes here.
 type card struct {
-	id      acp.ToolCallId
-	out     *updates.Stream
-	limiter *updates.Limiter
-	log     *slog.Logger
-	cwd     string // of the session
-	display bool   // the client shows display-only terminals
-	empty   int    // how long the line of an update without content is
+	surface
+	id    acp.ToolCallId
+	empty int // how long the line of an update without content is
 
 	mu sync.Mutex
 	// guards following, and the panes
@@ -47,6 +42,15 @@ type card struct {
 	latest    *updates.Update  // its last update; nil if there is none
 	final     *updates.Update  // nil before the end, and if the agent sends it
 	beat      *updates.Update  // the last keep-alive
+}
+
+// A surface is where the cards of a session are shown.
+type surface struct {
+	out     *updates.Stream
+	limiter *updates.Limiter // of display updates
+	log     *slog.Logger
+	cwd     string // of the session
+	display bool   // the client shows display-only terminals
 }
 
 // A stage is how far the end of a card has come.
@@ -75,11 +79,10 @@ type pane struct {
 // cut shows.
 const textKept = terminal.TextLimit + 4
 
-func newCard(s *State, face acp.SessionUpdateToolCall, attached bool) *card {
-	c := &card{
-		id: face.ToolCallId, out: s.out, limiter: s.b.limiter, log: s.b.opts.Logger, cwd: s.cwd, display: s.b.display,
-		sent: attached,
-	}
+// newCard returns the card of a tool call, which the agent sends itself if
+// attached is set.
+func newCard(on surface, face acp.SessionUpdateToolCall, attached bool) *card {
+	c := &card{surface: on, id: face.ToolCallId, sent: attached}
 	frozen, err := updates.FreezeCall(face)
 	if err != nil { // what can be said of it
 		frozen, _ = updates.FreezeCall(acp.SessionUpdateToolCall{ToolCallId: face.ToolCallId, Title: face.Title, Kind: face.Kind, Status: face.Status})
@@ -400,14 +403,12 @@ func (p *pane) stands() string {
 	return ""
 }
 
-// settle keeps the output of an ended command, which somebody has read, for where
-// no terminal shows it.
-func (c *card) settle(p *pane, out string) {
+// settle keeps the output of an ended command for where no terminal shows it.
+func (c *card) settle(p *pane, t terminal.Terminal) {
+	out, _, _ := readPlain(t, textKept, 0)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p.how != PresentText || c.stage == ending {
-		p.text, p.settled = text.Tail(out, textKept), true
-	}
+	p.text, p.settled = out, true
 }
 
 // settleReleased reads the outputs that stand, as text, for terminals that no
@@ -415,8 +416,7 @@ func (c *card) settle(p *pane, out string) {
 func (c *card) settleReleased() {
 	for _, p := range c.all() {
 		if t := c.terminalOf(p); t != nil && p.how == PresentClient && closed(t.Done()) && !c.isSettled(p) {
-			out, _, _ := readPlain(t, textKept, 0)
-			c.settle(p, out)
+			c.settle(p, t)
 		}
 	}
 }
@@ -543,8 +543,7 @@ func (c *card) settleTexts() {
 	c.settleReleased()
 	for _, p := range c.all() {
 		if t := c.terminalOf(p); t != nil && p.how == PresentText && !c.isSettled(p) {
-			out, _, _ := readPlain(t, textKept, 0)
-			c.settle(p, out)
+			c.settle(p, t)
 		}
 	}
 }
@@ -594,14 +593,13 @@ func (c *card) finalContent(v verdict) []acp.ToolCallContent {
 	return content
 }
 
-// record returns what is to be kept of the card, but for what its commands did.
-func (c *card) record() Record {
+// given returns what the agent gave of the card.
+func (c *card) given() acp.SessionUpdateToolCall {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return Record{
-		ToolCallID: c.id, Title: c.face.Title, Kind: c.face.Kind, Locations: c.face.Locations,
-		RawInput: c.face.RawInput, Content: c.content,
-	}
+	face := c.face
+	face.Content = c.content
+	return face
 }
 
 // kept returns what is left of the output of a pane, which may be nil.

@@ -402,3 +402,25 @@ func TestFenceFits(t *testing.T) {
 		}
 	})
 }
+
+// What could not be started takes neither a place nor a slot.
+func TestFailedStartsTakeNoPlace(t *testing.T) {
+	for _, k := range kinds {
+		t.Run(string(k.presentation), func(t *testing.T) {
+			in(t, k, &bridge.Options{MaxTerminals: 1, MaxBackground: 1}, func(w *world) {
+				w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
+					call := t.ToolCall(card("1"))
+					for range 3 {
+						if _, err := call.StartBackground(ctx, terminal.Command{Line: "echo x", Environment: "nowhere"}); !errors.Is(err, terminal.ErrBadCommand) {
+							w.Errorf("StartBackground: %v", err)
+						}
+					}
+					if _, err := call.StartBackground(ctx, line("sleep 1s")); err != nil {
+						w.Errorf("StartBackground: %v", err)
+					}
+					return done, nil
+				})
+			})
+		})
+	}
+}

@@ -354,11 +354,13 @@ func TestEndWhileTheEmbedIsQueued(t *testing.T) {
 			synctest.Wait()
 			all.Go(func() { call.End("never mind", nil) })
 			synctest.Wait()
+			start := time.Now()
 			if k.presentation == bridge.PresentClient { // else it runs, and goes on
 				check(w, "the status", call.End("", nil).Status, acp.ToolCallStatusFailed)
 			} else {
 				check(w, "the status", call.End("", nil).Status, completed)
 			}
+			check(w, "End took", time.Since(start), terminal.SettleTimeout)
 			g.open()
 			all.Wait()
 		})

@@ -51,8 +51,12 @@ func (c *Call) Record(ctx context.Context) (Record, error) {
 	case <-ctx.Done():
 		return Record{}, context.Cause(ctx)
 	}
-	r := c.card.record()
-	r.Status, r.RawOutput, r.Text, r.Error, r.Dir = c.result.Status, c.result.RawOutput, c.verdict.words, c.verdict.reason, c.s.cwd
+	face := c.card.given()
+	r := Record{
+		ToolCallID: c.id, Title: face.Title, Kind: face.Kind, Status: c.result.Status, Locations: face.Locations,
+		RawInput: face.RawInput, RawOutput: c.result.RawOutput, Content: face.Content,
+		Text: c.verdict.words, Error: c.verdict.reason, Dir: c.s.cwd,
+	}
 	for i, k := range c.all() {
 		v := c.s.view(k)
 		if i == 0 && v.cmd.Dir != "" {

@@ -1,14 +1,10 @@
 package bridge
 
 import (
-	"context"
 	"fmt"
-	"strings"
 	"time"
 
-	"github.com/termbridge/termbridge/internal/text"
 	"github.com/termbridge/termbridge/terminal"
-	"github.com/termbridge/termbridge/view"
 )
 
 // A Result is what became of a command that Exec ran.
@@ -49,9 +45,6 @@ func (s *State) result(k *command, t terminal.Terminal) (*Result, error) {
 		fresh = 2 * terminal.PollMin
 	}
 	out, truncated, err := readPlain(t, s.b.opts.ResultLimit, fresh)
-	if info.Outcome.Ended() && err == nil && v.pane != nil {
-		v.call.card.settle(v.pane, out)
-	}
 	r := &Result{
 		ID:         info.ID,
 		Output:     out,
@@ -73,36 +66,4 @@ func (s *State) result(k *command, t terminal.Terminal) (*Result, error) {
 		err = info.Err
 	}
 	return r, err
-}
-
-// readPlain returns the output of t that can be read now as plain text, the
-// last limit bytes of it. A client is asked for the output of a running command
-// while somebody waits for it, so fresh is how long to wait for what is new.
-func readPlain(t terminal.Terminal, limit int, fresh time.Duration) (out string, truncated bool, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), terminal.OutputTimeout)
-	defer cancel()
-	p := view.Plainer{Max: limit + 4, Size: t.Info().Command.Size} // a rune more, so that what is over the limit shows
-	var wait time.Duration
-	var cursor int64
-	for {
-		o, err := t.ReadOutput(ctx, cursor, wait)
-		if o.Truncated {
-			p.Gap("")
-		}
-		_, _ = p.WriteString(o.Text)
-		truncated = truncated || o.Truncated || strings.Contains(o.Text, terminal.GapMark)
-		cursor = o.NextCursor
-		switch {
-		case err == nil && o.More:
-			continue
-		case err == nil && !o.EOF() && wait < fresh:
-			wait = fresh
-			continue
-		}
-		out = p.String()
-		if len(out) > limit {
-			out, truncated = text.TrimRest(text.Tail(out, limit), terminal.GapMark), true
-		}
-		return out, truncated, err
-	}
 }

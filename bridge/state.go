@@ -70,6 +70,11 @@ func newState(b *Bridge, id acp.SessionId, cwd string) *State {
 	return s
 }
 
+// surface is where the session's cards are shown.
+func (s *State) surface() surface {
+	return surface{out: s.out, limiter: s.b.limiter, log: s.b.opts.Logger, cwd: s.cwd, display: s.b.display}
+}
+
 // A command is what a State knows of one command beyond its terminal. The State's
 // mu guards it, but for what is set before it is shared.
 type command struct {

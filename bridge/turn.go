@@ -321,7 +321,7 @@ func (t *Turn) ToolCall(card acp.SessionUpdateToolCall) *Call {
 // newCall enters a Call with this card, or one whose methods fail.
 func (t *Turn) newCall(face acp.SessionUpdateToolCall, attached bool) *Call {
 	s := t.s
-	c := &Call{s: s, id: face.ToolCallId, attached: attached, card: newCard(s, face, attached), ended: make(chan struct{})}
+	c := &Call{s: s, id: face.ToolCallId, attached: attached, card: newCard(s.surface(), face, attached), ended: make(chan struct{})}
 	size := updates.CheckID(string(c.id))
 	s.mu.Lock()
 	defer s.mu.Unlock()
