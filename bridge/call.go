@@ -194,7 +194,6 @@ func (c *Call) begin(ctx context.Context, cmd terminal.Command, background bool)
 		return nil, nil, err
 	}
 	ctx, k.cancel = context.WithCancelCause(ctx)
-	k.wait = ctx
 	c.commands = append(c.commands, k)
 	c.enter()
 	return ctx, k, nil
@@ -250,6 +249,7 @@ func (c *Call) outcome(ctx context.Context, k *command, t terminal.Terminal) (*R
 	lost := s.b.gone()
 	adopted := errors.Is(cause, errAdopted)
 	if !closed(t.Done()) && cause != nil && !lost && !adopted {
+		s.stopping(k)
 		stop(t)
 	}
 	r, err := s.result(k, t)
@@ -434,7 +434,7 @@ func (c *Call) judge(commands []*command, words string, err error) verdict {
 		info := v.info()
 		switch {
 		case v.background:
-		case info.Outcome == terminal.Running && errors.Is(context.Cause(v.wait), errAdopted): // promoted
+		case info.Outcome == terminal.Running && !v.stopping: // promoted
 		case info.Outcome == terminal.Exited && info.Exit.Success():
 		default:
 			status = acp.ToolCallStatusFailed

@@ -82,8 +82,7 @@ type command struct {
 	cmd        terminal.Command
 	background bool
 	entry      *ledger.Entry[*Call]
-	wait       context.Context         // of Exec or StartBackground; its Cause tells whether it was adopted or stopped
-	cancel     context.CancelCauseFunc // ends it; nil when it is over
+	cancel     context.CancelCauseFunc // ends the wait of Exec or StartBackground
 
 	route route
 	term  terminal.Terminal // nil until it has started, and when it is no longer kept
@@ -96,6 +95,7 @@ type command struct {
 	clientID string        // the client's id, once create was answered
 	created  chan struct{} // closed when an unanswered create is settled; nil if none was sent
 	released bool          // no update may embed it any more
+	stopping bool          // it was stopped on purpose
 }
 
 // live reports whether the command is running. Called with mu held, or on a view.
@@ -103,6 +103,16 @@ func (k *command) live() bool { return k.done != nil && !closed(k.done) }
 
 // ended reports whether the command has run. Called with mu held, or on a view.
 func (k *command) ended() bool { return closed(k.done) }
+
+// unwanted reports whether nobody wants the command any more, but its turn waits
+// for it: it was given up before the client answered, or is being stopped. Called
+// with mu held.
+func (k *command) unwanted() bool {
+	if k.done == nil {
+		return k.created != nil && !closed(k.created)
+	}
+	return k.stopping
+}
 
 // info returns what is known of the command of a view.
 func (k *command) info() terminal.Info {
@@ -118,6 +128,13 @@ func (s *State) view(k *command) *command {
 	defer s.mu.Unlock()
 	v := *k
 	return &v
+}
+
+// stopping notes that the command of k is stopped on purpose.
+func (s *State) stopping(k *command) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k.stopping = true
 }
 
 // ID returns the session's id.
@@ -192,7 +209,7 @@ func (s *State) forget(id string, k *command, info terminal.Info) {
 	delete(s.commands, id)
 	s.stats.count(info.Outcome)
 	info.Command = terminal.Command{}
-	k.last, k.term, k.entry, k.wait = info, nil, nil, nil
+	k.last, k.term, k.entry = info, nil, nil
 	k.cmd = terminal.Command{Dir: k.cmd.Dir}
 }
 

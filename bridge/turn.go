@@ -151,6 +151,7 @@ func (t *Turn) refuse(cause error) (live []terminal.Terminal) {
 				k.cancel(cause)
 			}
 			if k.live() {
+				k.stopping = true
 				live = append(live, k.term)
 			}
 		}
@@ -169,11 +170,10 @@ func (t *Turn) leave() {
 	}
 }
 
-// drop lets a Call go that has ended, unless the client may still start something
-// for it: that is nobody's, and the turn waits for it. Called with mu held.
+// drop lets a Call go that has ended, unless the turn waits for something of it
+// still. Called with mu held.
 func (t *Turn) drop(c *Call) {
-	open := func(k *command) bool { return k.done == nil && k.created != nil && !closed(k.created) }
-	if !slices.ContainsFunc(c.commands, open) {
+	if !slices.ContainsFunc(c.commands, (*command).unwanted) {
 		t.calls = slices.DeleteFunc(t.calls, func(o *Call) bool { return o == c })
 	}
 }
@@ -256,10 +256,7 @@ func (t *Turn) owned() (open []*command) {
 	defer t.s.mu.Unlock()
 	for _, c := range t.calls {
 		for _, k := range c.commands {
-			// Those of ended Calls are the State's, but for those that were given
-			// up before the client answered, which are nobody's, and those that
-			// were being stopped, which nobody wants.
-			if !c.ending || k.done == nil || k.stopping {
+			if !c.ending || k.unwanted() { // else it is the State's
 				open = append(open, k)
 			}
 		}
