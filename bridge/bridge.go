@@ -188,7 +188,6 @@ func newBridge(options *Options) *Bridge {
 		o.NewID = func() string { return "t" + strconv.FormatInt(n.Add(1), 10) }
 	}
 	o.Logger = logqueue.New(o.Logger)
-	o.Logger = slog.New(guardedHandler{o.Logger.Handler()})
 	if o.Profiles == nil {
 		o.Profiles = acpterm.DefaultProfiles()
 	}
@@ -397,30 +396,6 @@ func (b *Bridge) setNoClient(err error) bool {
 
 // gone reports whether the connection has ended.
 func (b *Bridge) gone() bool { return closed(b.lost) }
-
-// A guardedHandler is a slog.Handler of others: a panic in it is an error of the
-// record alone.
-type guardedHandler struct{ slog.Handler }
-
-func (h guardedHandler) Enabled(ctx context.Context, l slog.Level) (enabled bool) {
-	_ = guard(func() { enabled = h.Handler.Enabled(ctx, l) })
-	return enabled
-}
-
-func (h guardedHandler) Handle(ctx context.Context, r slog.Record) (err error) {
-	if failure := guard(func() { err = h.Handler.Handle(ctx, r) }); failure != nil {
-		return failure
-	}
-	return err
-}
-
-func (h guardedHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return guardedHandler{h.Handler.WithAttrs(attrs)}
-}
-
-func (h guardedHandler) WithGroup(name string) slog.Handler {
-	return guardedHandler{h.Handler.WithGroup(name)}
-}
 
 // Manager returns a [terminal.Manager] over all sessions. Start runs a command
 // in the session that the label [SessionLabel] names, or in the only one. Close

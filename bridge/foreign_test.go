@@ -216,7 +216,12 @@ type handler struct {
 }
 
 func (h handler) Handle(_ context.Context, r slog.Record) error { h.handle(r); return nil }
-func (h handler) Enabled(context.Context, slog.Level) bool      { return true }
+func (h handler) Enabled(_ context.Context, l slog.Level) bool {
+	if l == slog.LevelDebug {
+		h.handle(slog.Record{})
+	}
+	return true
+}
 
 // A logger may use the session, and panic: it is called with no lock held, and
 // nothing depends on it.
@@ -232,7 +237,7 @@ func TestLoggerCallsBack(t *testing.T) {
 						panic("a logger")
 					}
 					if w != nil {
-						w.s.Update(context.Background(), acp.UpdateAgentMessageText("logged"))
+						w.s.Update(context.Background(), acp.SessionUpdate{CurrentModeUpdate: &acp.SessionCurrentModeUpdate{CurrentModeId: "logged"}})
 						w.s.List()
 						w.s.Stats()
 						w.b.Stats()

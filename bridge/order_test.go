@@ -88,6 +88,7 @@ func (w *world) turnOf(f func(ctx context.Context, t *bridge.Turn)) {
 	}); err != nil {
 		w.Error(err)
 	}
+	time.Sleep(time.Second) // until what is queued is written
 	if err := w.c.Sync(w.Context()); err != nil {
 		w.Error(err)
 	}

@@ -68,7 +68,11 @@ type handler struct {
 	next slog.Handler
 }
 
-func (h handler) Enabled(ctx context.Context, l slog.Level) bool { return h.next.Enabled(ctx, l) }
+// Enabled reports false if the next handler panics.
+func (h handler) Enabled(ctx context.Context, l slog.Level) (enabled bool) {
+	defer func() { _ = recover() }()
+	return h.next.Enabled(ctx, l)
+}
 
 func (h handler) Handle(_ context.Context, r slog.Record) error {
 	kept := slog.NewRecord(r.Time, r.Level, head(r.Message), r.PC)
