@@ -48,6 +48,10 @@ type Until struct {
 	// [terminal.StateReader].
 	Input bool
 
+	// Record asks for the output itself, when it came, and what the command is
+	// doing at the end of the wait.
+	Record bool
+
 	// Timeout is how long the caller wants to wait; 0 does not end the wait,
 	// and a negative one means not to wait at all.
 	Timeout time.Duration
@@ -92,6 +96,9 @@ type Event struct {
 	// Truncated reports that some of the output was evicted unseen.
 	Truncated bool
 
+	// Record is that of Until.Record, else nil.
+	Record *Record
+
 	// Info is that of the same instant.
 	Info terminal.Info
 }
@@ -103,16 +110,23 @@ type Event struct {
 // cannot tell, the error is [errors.ErrUnsupported].
 func WaitFor(ctx context.Context, t terminal.Terminal, until Until) (Event, error) {
 	w := waiter{t: t, until: until, event: Event{Cursor: until.Cursor}}
+	if until.Record {
+		w.record = newRecorder(t, until)
+	}
 	var err error
 	w.event.Reason, err = w.wait(ctx)
+	if w.record != nil {
+		w.record.finish(ctx, &w.event)
+	}
 	return w.event, err
 }
 
 // A waiter is one call of WaitFor.
 type waiter struct {
-	t     terminal.Terminal
-	until Until
-	event Event
+	t      terminal.Terminal
+	until  Until
+	event  Event
+	record *recorder // nil without Until.Record
 
 	strip  stripper
 	window []byte // the text in which the rest of a match may follow
@@ -147,6 +161,9 @@ func (w *waiter) wait(ctx context.Context) (Reason, error) {
 			return "", err
 		}
 		w.event.Info = out.Info
+		if w.record != nil {
+			w.record.add(ctx, out)
+		}
 		if out.Text != "" || out.Truncated {
 			last = time.Now()
 			w.event.Truncated = w.event.Truncated || out.Truncated

@@ -41,3 +41,33 @@ func TestWaitForInputOfProcesses(t *testing.T) {
 		})
 	}
 }
+
+// The record of a real command tells the two streams apart, and what it waits for.
+func TestRecordOfAProcess(t *testing.T) {
+	m := localterm.New(nil)
+	defer m.Close()
+	term := start(t, m, terminal.Command{Line: "echo out; sleep 0.3; printf 'name? ' >&2; read x", Stdin: true})
+	ev, err := view.WaitFor(t.Context(), term, view.Until{Input: true, Record: true})
+	if err != nil || ev.Reason != view.ByInput {
+		t.Fatalf("%s, %v", ev.Reason, err)
+	}
+	r := ev.Record
+	if r.Text != "out\nname? " || r.State != terminal.Waiting || r.Evidence.Certainty != terminal.Certain || r.Evidence.Proc.PID == 0 {
+		t.Errorf("%+v", r)
+	}
+	if len(r.Reads) != 2 || r.Reads[0].Stream != terminal.Stdout || r.Reads[1].Stream != terminal.Stderr || r.Reads[1].Head != "name? " {
+		t.Fatalf("reads %+v", r.Reads)
+	}
+	if apart := r.Reads[1].At.Sub(r.Reads[0].At); apart < 200*time.Millisecond {
+		t.Errorf("they are %v apart", apart)
+	}
+	if info := ev.Info; info.LastOutput.Sub(info.FirstOutput) < 200*time.Millisecond || info.LastOutput.After(r.Ended) {
+		t.Errorf("first output %v, last output %v, end of the wait %v", info.FirstOutput, info.LastOutput, r.Ended)
+	}
+	// A wait that the time ends says what the command does then.
+	term = start(t, m, terminal.Command{Line: "printf '> '; exec cat", TTY: true, Stdin: true})
+	ev, err = view.WaitFor(t.Context(), term, view.Until{Timeout: 500 * time.Millisecond, Record: true})
+	if err != nil || ev.Reason != view.ByTimeout || ev.Record.State != terminal.Waiting || ev.Record.Reads[0].Stream != "" {
+		t.Errorf("%s, %v: %+v", ev.Reason, err, ev.Record)
+	}
+}

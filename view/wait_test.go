@@ -68,7 +68,7 @@ func TestWaitFor(t *testing.T) {
 		{name: "behind a lot of output", steps: []step{{0, strings.Repeat("some line\n", 50_000) + "ready!\n"}}, until: view.Until{Literal: "ready"}, want: view.ByMatch, match: "ready", rest: "!\n"},
 		{name: "a regexp behind a lot of output", steps: []step{{0, strings.Repeat("some line\n", 50_000) + "ready!\n"}}, until: view.Until{Regexp: re("r.ady"), Quiet: sec}, want: view.ByMatch, match: "ready", rest: "!\n"},
 		{name: "in bytes that are no UTF-8", steps: []step{{0, "\xff\xffready\xfe\xfe!"}}, until: view.Until{Literal: "ready"}, want: view.ByMatch, match: "ready", rest: "\ufffd\ufffd!"},
-		{name: "since the cursor only", steps: []step{{sec, "ab"}}, exit: true, until: view.Until{Cursor: 1, Literal: "ab"}, want: view.ByEnd, after: sec},
+		{name: "since the cursor only", steps: []step{{0, "a"}, {sec, "b"}}, exit: true, until: view.Until{Cursor: 1, Literal: "ab"}, want: view.ByEnd, after: sec},
 		{name: "the end", steps: []step{{sec, "a"}}, exit: true, until: view.Until{}, want: view.ByEnd, after: sec},
 		{name: "a match in the last output goes before the end", steps: []step{{sec, "ready"}}, exit: true, until: view.Until{Literal: "ready"}, want: view.ByMatch, after: sec, match: "ready"},
 		{name: "the timeout", steps: []step{{sec, "a"}}, until: view.Until{Literal: "b", Timeout: 4 * sec}, want: view.ByTimeout, after: 4 * sec},
