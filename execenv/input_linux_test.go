@@ -197,3 +197,32 @@ func TestInputStateNamesTheProcess(t *testing.T) {
 	}
 	eventually(t, is0)
 }
+
+// A program that may not be looked into, as sudo may not, asks for a password if it
+// sleeps, and not while it computes.
+func TestInputStateOfAnotherUser(t *testing.T) {
+	need(t, "stty")
+	rooted, is := nobody(t)
+	if !is {
+		return
+	}
+	for _, c := range []struct {
+		how  string
+		want terminal.State
+	}{{"", terminal.Waiting}, {"busy", terminal.Working}} {
+		spec := sh("stty -echo; exec " + rooted + " 3s " + c.how)
+		spec.TTY = &execenv.TTY{Input: true}
+		spec.Env = execenv.Env{}.With(map[string]string{"EXECENV_TEST_PROGRAM": "rooted"})
+		r := start(t, newLocal(t, nil), spec)
+		r.until(t, "ready")
+		time.Sleep(100 * time.Millisecond)
+		for range 20 {
+			state, e := r.InputState()
+			if state != c.want || (state == terminal.Waiting) != (e.Certainty == terminal.Likely && e.Secret) {
+				t.Errorf("%q: %v, %+v; want %v", c.how, state, e, c.want)
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+		wait(t, r.Exited(), "the end")
+	}
+}

@@ -24,7 +24,7 @@ import (
 func init() {
 	programs["rooted"] = rooted
 	programs["headless"] = headless
-	if os.Getenv("EXECENV_TEST_PROGRAM") == "headless" {
+	if name := os.Getenv("EXECENV_TEST_PROGRAM"); name == "headless" || name == "rooted" {
 		runtime.LockOSThread() // the first thread
 	}
 }

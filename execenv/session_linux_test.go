@@ -235,6 +235,8 @@ func TestSurvivors(t *testing.T) {
 				{"in the group, without the output", "NAP >/dev/null 2>&1 & echo over", nil},
 				{"without an environment", "env -i NAP >/dev/null 2>&1 & echo over", nil},
 				{"in a session, with the output", "setsid NAP & echo over", nil},
+				{"a daemon", "(setsid NAP </dev/null >/dev/null 2>&1 &); sleep .1; echo over", nil},
+				{"a daemon without an environment", "(setsid env -i NAP </dev/null >/dev/null 2>&1 &); sleep .1; echo over", nil},
 				{"on a terminal without input", "NAP & echo over", &execenv.TTY{}},
 				{"a job, on a terminal", "bash -ic 'set -m; trap \"\" HUP; NAP & echo over'", &execenv.TTY{Input: true}},
 			} {

@@ -31,6 +31,8 @@ type fake struct {
 	exit     terminal.Exit   // of a stopped process
 	text     string          // that it writes; "": out
 	waitErr  error
+	unknown  bool           // nobody knows what is left
+	likely   bool           // it seems to wait for input
 	started  sync.WaitGroup // processes that have not exited
 }
 
@@ -73,6 +75,9 @@ func (p *fakeProcess) StopTree(grace time.Duration) []terminal.Proc {
 	if !p.immortal {
 		p.once.Do(p.die)
 	}
+	if p.unknown {
+		return nil
+	}
 	return append([]terminal.Proc{}, p.left...)
 }
 
@@ -97,6 +102,9 @@ func (p *fakeProcess) Terminal() (execenv.Terminal, bool) { return nil, false }
 func (p *fakeProcess) Exited() <-chan struct{}            { return p.exited }
 func (p *fakeProcess) Exit() terminal.Exit                { return p.exit }
 func (p *fakeProcess) InputState() (terminal.State, terminal.Evidence) {
+	if p.likely {
+		return terminal.Waiting, terminal.Evidence{Certainty: terminal.Likely, Reason: "fake"}
+	}
 	return terminal.Working, terminal.Evidence{}
 }
 
@@ -329,4 +337,42 @@ func TestWithoutTerminals(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// Where nobody knows what is left, Close says that it cannot tell.
+func TestUnknownIsNotNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newFake(&fake{unknown: true, exit: terminal.Exit{Signal: "SIGTERM"}})
+		term := start(t, m, terminal.Command{Line: "x"})
+		err := m.Close()
+		info := wait(t, term)
+		if list := leaks(err); info.Left != nil || len(list) != 1 || list[0].ID != info.ID || !strings.Contains(err.Error(), "cannot tell") {
+			t.Errorf("left %#v, Close: %v", info.Left, err)
+		}
+	})
+}
+
+// Likely evidence counts once the output is quiet, and not at once.
+func TestLikelyEvidenceNeedsQuiet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newFake(&fake{likely: true})
+		defer m.Close()
+		term := start(t, m, terminal.Command{Line: "x"})
+		read(t, term, "out")
+		wrote := time.Now()
+		for {
+			state, e, err := term.(terminal.StateReader).ReadState(t.Context(), 0)
+			quiet := time.Since(wrote)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := quiet >= 150*time.Millisecond; (state == terminal.Waiting) != want {
+				t.Fatalf("after %v of quiet: %v, %+v", quiet, state, e)
+			}
+			if state == terminal.Waiting {
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	})
 }

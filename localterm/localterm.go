@@ -371,7 +371,8 @@ func (m *Manager) ended(t *term) {
 	if !t.started { // never kept
 		m.budget.Free(t)
 	}
-	if m.own == nil && (len(t.final.Left) > 0 || t.final.Outcome == terminal.Failed) { // else Close of own ends it
+	unknown := m.closed && t.final.Left == nil
+	if m.own == nil && (len(t.final.Left) > 0 || unknown || t.final.Outcome == terminal.Failed) { // else Close of own ends it
 		if l := (leftover{t.info.ID, t.sess}); m.closed {
 			m.wg.Go(func() { l.end(m) })
 		} else {
@@ -414,9 +415,12 @@ type leftover struct {
 // end ends the processes, and notes what could not be ended.
 func (l leftover) end(m *Manager) {
 	leak := terminal.Leak{ID: l.id, What: "process", Procs: l.sess.StopTree(m.opts.Grace)}
-	if !isClosed(l.sess.Exited()) {
+	switch {
+	case !isClosed(l.sess.Exited()):
 		leak.Err = errUnsettled
-	} else if len(leak.Procs) == 0 {
+	case leak.Procs == nil:
+		leak.What, leak.Err = "possibly a process", errCannotTell
+	case len(leak.Procs) == 0:
 		return
 	}
 	m.mu.Lock()
@@ -452,8 +456,11 @@ func (m *Manager) Busy() bool {
 // the same time, and so has what ended commands had left behind.
 func (m *Manager) Close() error { return m.close() }
 
-// errUnsettled is why a command is a leak.
-var errUnsettled = errors.New("its end could not be waited for")
+// These are why a command is a leak.
+var (
+	errUnsettled  = errors.New("its end could not be waited for")
+	errCannotTell = errors.New("cannot tell what is left")
+)
 
 func (m *Manager) shutdown() error {
 	m.mu.Lock()
