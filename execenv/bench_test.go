@@ -5,6 +5,7 @@ package execenv_test
 import (
 	"os/exec"
 	"slices"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -69,6 +70,46 @@ func BenchmarkStop(b *testing.B) {
 		s.Wait()
 	}
 	b.ReportMetric(float64(median(took).Microseconds()), "µs/stop")
+}
+
+// BenchmarkStopsAtOnce is how long it takes until the last of 100 has stopped that
+// are all stopped at one time.
+func BenchmarkStopsAtOnce(b *testing.B) {
+	for name, opts := range map[string]*execenv.LocalOptions{"cgroup": nil, "no cgroup": {Cgroup: execenv.NoCgroup}} {
+		b.Run(name, func(b *testing.B) {
+			l := execenv.NewLocal(opts)
+			defer l.Close()
+			var took []time.Duration
+			for b.Loop() {
+				var all []execenv.Session
+				for range 100 {
+					spec := sh("sleep 60 & wait")
+					spec.Group = true
+					s := l.Command(b.Context(), spec).(execenv.Session)
+					if err := s.Start(); err != nil {
+						b.Fatal(err)
+					}
+					all = append(all, s)
+				}
+				time.Sleep(50 * time.Millisecond)
+				began := time.Now()
+				var wg sync.WaitGroup
+				for _, s := range all {
+					wg.Go(func() {
+						if left := s.StopTree(10 * time.Second); len(left) > 0 {
+							b.Error(left)
+						}
+					})
+				}
+				wg.Wait()
+				took = append(took, time.Since(began))
+				for _, s := range all {
+					s.Wait()
+				}
+			}
+			b.ReportMetric(float64(median(took).Milliseconds()), "ms/100-stops")
+		})
+	}
 }
 
 func median(d []time.Duration) time.Duration {
