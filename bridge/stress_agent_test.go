@@ -174,6 +174,14 @@ func (x *actor) prompt(name string, newest bool) {
 	calls := pick(rng, 1, 1, 2, 3)
 	parallel := chance(rng, 40)
 	leave := pick(rng, "", "", "", "", "", "", "", "", "error", "panic")
+	var mu sync.Mutex
+	var left []*owned // of calls that the turn ends; guarded by mu
+	play := func(ctx context.Context, t *bridge.Turn, name string) {
+		open := x.call(ctx, t, name)
+		mu.Lock()
+		defer mu.Unlock()
+		left = append(left, open...)
+	}
 	over := make(chan struct{})
 	go func() { // the user's patience
 		select {
@@ -189,10 +197,10 @@ func (x *actor) prompt(name string, newest bool) {
 		for n := range calls {
 			call := fmt.Sprintf("%s.%d", name, n)
 			if !parallel {
-				x.call(ctx, t, call)
+				play(ctx, t, call)
 				continue
 			}
-			all.Go(func() { x.call(ctx, t, call) })
+			all.Go(func() { play(ctx, t, call) })
 		}
 		all.Wait()
 		x.note("turn %s ends", name)
@@ -204,6 +212,18 @@ func (x *actor) prompt(name string, newest bool) {
 		}
 		return done, nil
 	})
+	x.c.mu.Lock()
+	excused := closed(x.c.lost) || x.c.deaf
+	x.c.mu.Unlock()
+	if excused || x.isClosed() {
+		return
+	}
+	said := x.c.host.Messages(x.id)
+	for _, o := range left {
+		if id := o.term.Info().ID; !closed(o.term.Done()) && !strings.Contains(said, id) {
+			x.Errorf("the turn %s is answered, and nobody says that its %s (%s) may run", name, o.name, id)
+		}
+	}
 }
 
 // A script is a tool call.
@@ -222,19 +242,20 @@ type script struct {
 	ended bool // End was called
 }
 
-// call plays a tool call.
-func (x *actor) call(ctx context.Context, t *bridge.Turn, name string) {
+// call plays a tool call, and returns the commands of one that is left to the turn
+// to end.
+func (x *actor) call(ctx context.Context, t *bridge.Turn, name string) (left []*owned) {
 	rng := x.rand("call", name)
 	y := &script{actor: x, id: acp.ToolCallId("call-" + name), turn: ctx}
 	if chance(rng, 15) {
 		if !y.attach(t) {
-			return
+			return nil
 		}
 	} else {
 		y.call = t.ToolCall(acp.SessionUpdateToolCall{ToolCallId: y.id, Title: name, Kind: acp.ToolKindExecute})
 	}
 	if chance(rng, 20) && !y.permit(rng) && !y.late {
-		return
+		return nil
 	}
 	var steps sync.WaitGroup
 	parallel := chance(rng, 30)
@@ -260,13 +281,21 @@ func (x *actor) call(ctx context.Context, t *bridge.Turn, name string) {
 	}
 	y.mu.Lock()
 	defer y.mu.Unlock()
-	if !y.ended { // the turn ends it
-		x.mu.Lock()
-		defer x.mu.Unlock()
-		for _, o := range y.mine {
-			o.stopped = true
-		}
+	if y.ended {
+		return nil
 	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, o := range y.mine {
+		o.stopped = true
+	}
+	return y.mine
+}
+
+// ctx is what the agent gives a method: that of the turn, or one that does not end
+// with it, which must make no difference.
+func (y *script) ctx(rng *rand.Rand) context.Context {
+	return pick(rng, y.turn, y.turn, context.Background())
 }
 
 // attach begins a tool call of which the agent tells the client, and reports
@@ -301,7 +330,7 @@ func (y *script) use() {
 func (y *script) permit(rng *rand.Rand) bool {
 	y.use()
 	end := y.watch(y.turn)
-	err := y.call.Permit(y.turn, pick(rng, "", "a", "b"))
+	err := y.call.Permit(y.ctx(rng), pick(rng, "", "a", "b"))
 	y.within("Permit", end(), 2*time.Second)
 	y.note("permit of %s: %v", y.id, err)
 	return err == nil
@@ -402,7 +431,7 @@ func (y *script) background(rng *rand.Rand, name string) {
 	y.use()
 	k, cmd := y.newJob(rng, name, y.id)
 	end := y.watch(y.turn)
-	term, err := y.call.StartBackground(y.turn, cmd)
+	term, err := y.call.StartBackground(y.ctx(rng), cmd)
 	y.within("StartBackground", end(), terminal.SettleTimeout)
 	y.note("background %s: %v", name, err)
 	if (term == nil) != (err != nil) {
@@ -430,7 +459,7 @@ func (y *script) exec(rng *rand.Rand, name string) {
 	y.did.count("exec")
 	y.use()
 	k, cmd := y.newJob(rng, name, y.id)
-	ctx := y.turn
+	ctx := y.ctx(rng)
 	if chance(rng, 10) {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, upTo(rng, 2*time.Second))
@@ -449,9 +478,13 @@ func (y *script) exec(rng *rand.Rand, name string) {
 			}
 		})
 	}
-	end := y.watch(ctx)
+	end, over := y.watch(ctx), y.watch(y.turn)
 	res, err := y.call.Exec(ctx, cmd)
-	y.within("Exec", end(), terminal.SettleTimeout+2*time.Second)
+	since := end()
+	if t := over(); t.Before(since) {
+		since = t
+	}
+	y.within("Exec", since, terminal.SettleTimeout+2*time.Second)
 	close(returned)
 	promotion.Wait()
 	y.note("exec %s: %+v, %v", name, res, err)
@@ -468,7 +501,7 @@ func (y *script) exec(rng *rand.Rand, name string) {
 		}
 		return
 	}
-	o := y.have(k, cmd, term, ctx.Err() != nil)
+	o := y.have(k, cmd, term, ctx.Err() != nil || y.turn.Err() != nil)
 	text := res.Output
 	if res.Truncated {
 		text = terminal.GapMark + text
