@@ -220,7 +220,11 @@ func (x *actor) prompt(name string, newest bool) {
 	}
 	said := x.c.host.Messages(x.id)
 	for _, o := range left {
-		if id := o.term.Info().ID; !closed(o.term.Done()) && !strings.Contains(said, id) {
+		switch id := o.term.Info().ID; {
+		case closed(o.term.Done()):
+		case x.rough == 0:
+			x.Errorf("the turn %s is answered, and its %s (%s) runs", name, o.name, id)
+		case !strings.Contains(said, id):
 			x.Errorf("the turn %s is answered, and nobody says that its %s (%s) may run", name, o.name, id)
 		}
 	}
