@@ -1,7 +1,7 @@
 // Package view shows the output of a [terminal.Terminal] to whoever reads it a
 // piece at a time, above all to a model: as text without escape sequences
-// ([Plain]), in numbered lines ([Pager]), and not before something has happened
-// ([WaitFor]).
+// ([Plain]), in numbered lines ([Pager]), as the screen of a full-screen program
+// ([Screen]), and not before something has happened ([WaitFor]).
 //
 //	ev, err := view.WaitFor(ctx, t, view.Until{Literal: "listening", Timeout: time.Minute})
 //	if err != nil {
@@ -14,8 +14,20 @@
 //
 // Everything here works on every Manager, needs nothing to be closed, reads and
 // never ends a command, [Stop] apart, and works on ended commands too.
-//
-// Plain text is no screen: lines are not wrapped, since nobody reads them at
-// the width of a terminal, and what a program draws by placing the cursor comes
-// out in the order in which it was drawn.
 package view
+
+import "time"
+
+const (
+	// DefaultLines is how many lines a page of a [Pager] has at most where the
+	// reader does not say.
+	DefaultLines = 1000
+
+	// DefaultCeiling is the Ceiling of a wait that has none. Clients of tools give
+	// up on a call after four minutes or so.
+	DefaultCeiling = 3 * time.Minute
+
+	// ScreenNote stands in plain text, on a line of its own, for what a program
+	// drew on the alternate screen before it left that.
+	ScreenNote = "[full-screen program: its screen is not shown]"
+)

@@ -1,6 +1,7 @@
 package view_test
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"log"
@@ -114,4 +115,66 @@ func ExampleStop() {
 	// ended
 	// not_found
 	// hold stopped
+}
+
+// A model reads a menu and chooses from it.
+func ExampleScreen() {
+	m := memterm.New(&memterm.Options{Programs: map[string]memterm.Program{"menu": menu}})
+	defer m.Close()
+	ctx := context.Background()
+	t, err := m.Start(ctx, terminal.Command{Line: "menu", Stdin: true, Size: terminal.Size{Rows: 5, Cols: 20}})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	screen := view.NewScreen(t)
+	if _, err := screen.WaitFor(ctx, view.Until{Literal: "quit"}); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(screen)
+
+	keys, err := screen.Keys("Down", "Enter")
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := t.WriteInput(ctx, keys); err != nil {
+		log.Fatal(err)
+	}
+	if _, err := screen.WaitFor(ctx, view.Until{}); err != nil { // until it ends
+		log.Fatal(err)
+	}
+	fmt.Println(screen)
+	// Output:
+	// [screen of 5 rows × 20 columns, full-screen program, no cursor, highlighted ⟦⟧]
+	//   What next?
+	//   ⟦build⟧
+	//   test
+	//   quit
+	// [screen of 5 rows × 20 columns, cursor ▮]
+	// test
+	// ▮
+}
+
+// menu is a small full-screen program.
+func menu(p *memterm.Process) terminal.Exit {
+	entries := []string{"build", "test", "quit"}
+	chosen := 0
+	fmt.Fprint(p.Stdout, "\x1b[?1049h\x1b[?25l\x1b[2J\x1b[H  What next?")
+	in := bufio.NewReader(p.Stdin)
+	for {
+		for i, entry := range entries {
+			colour := "\x1b[m"
+			if i == chosen {
+				colour = "\x1b[7m"
+			}
+			fmt.Fprintf(p.Stdout, "\x1b[%d;3H%s%s\x1b[m", i+2, colour, entry)
+		}
+		switch key, err := in.ReadByte(); {
+		case err != nil || key == '\r' || key == '\n':
+			fmt.Fprintf(p.Stdout, "\x1b[?25h\x1b[?1049l%s\n", entries[chosen])
+			return memterm.Code(0)
+		case key == 'B': // the end of what Down sends
+			chosen = min(chosen+1, len(entries)-1)
+		}
+	}
 }

@@ -10,10 +10,6 @@ import (
 	"github.com/termbridge/termbridge/terminal"
 )
 
-// DefaultLines is how many lines a page has at most where the reader does not
-// say.
-const DefaultLines = 1000
-
 // markEvery is how much text lies between two marks of a Pager, and so what it
 // reads more than it returns.
 const markEvery = 32 << 10

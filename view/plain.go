@@ -6,10 +6,6 @@ import (
 	"github.com/termbridge/termbridge/terminal"
 )
 
-// ScreenNote stands in plain text, on a line of its own, for what a program drew
-// on the alternate screen before it left that.
-const ScreenNote = "[full-screen program: its screen is not shown]"
-
 // openNote stands before what the alternate screen shows while it is on.
 const openNote = "[full-screen program: its screen follows]"
 

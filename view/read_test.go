@@ -12,7 +12,7 @@ import (
 	"github.com/termbridge/termbridge/view"
 )
 
-// fitting returns what [view.ReadText] asks for pages of n bytes.
+// fitting returns what [view.Pager.ReadText] asks for pages of n bytes.
 func fitting(n int) func(string) int { return func(string) int { return n } }
 
 // Pages of any size that begin at any cursor are text: none begins or ends within
@@ -26,7 +26,7 @@ func TestReadTextBeginsOutsideOfSequences(t *testing.T) {
 			for _, size := range []int{1, 30, 1000} {
 				var got strings.Builder
 				for cursor, more := from, true; more; {
-					out, err := view.ReadText(t.Context(), s, cursor, 0, fitting(size))
+					out, err := view.NewPager(s, nil).ReadText(t.Context(), cursor, 0, fitting(size))
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -56,7 +56,7 @@ func TestReadTextBehindEviction(t *testing.T) {
 	for limit := 200; limit < 260; limit++ {
 		bubble(t, limit, func(t *testing.T, s *script) {
 			s.write(strings.Repeat("\x1b[1;31mword\x1b[0m", 100))
-			out, err := view.ReadText(t.Context(), s, 0, 0, fitting(1000))
+			out, err := view.NewPager(s, nil).ReadText(t.Context(), 0, 0, fitting(1000))
 			if err != nil || !out.Truncated {
 				t.Fatalf("%+v, %v", out, err)
 			}
@@ -71,12 +71,12 @@ func TestReadTextBehindEviction(t *testing.T) {
 func TestReadTextWaitsForASequence(t *testing.T) {
 	bubble(t, 0, func(t *testing.T, s *script) {
 		s.write("\x1b[1;3")
-		out, err := view.ReadText(t.Context(), s, 0, 0, fitting(100))
+		out, err := view.NewPager(s, nil).ReadText(t.Context(), 0, 0, fitting(100))
 		if err != nil || out.Text != "" || out.NextCursor != 0 {
 			t.Errorf("%q up to %d, %v", out.Text, out.NextCursor, err)
 		}
 		playing := play(s, false, step{time.Second, "1mred"})
-		out, err = view.ReadText(t.Context(), s, 0, time.Minute, fitting(100))
+		out, err = view.NewPager(s, nil).ReadText(t.Context(), 0, time.Minute, fitting(100))
 		if err != nil || out.Text != "\x1b[1;31mred" {
 			t.Errorf("%q, %v", out.Text, err)
 		}

@@ -15,10 +15,6 @@ import (
 	"github.com/termbridge/termbridge/terminal"
 )
 
-// DefaultCeiling is the Ceiling of a wait that has none. Clients of tools give
-// up on a call after four minutes or so.
-const DefaultCeiling = 3 * time.Minute
-
 // matchWindow is how much text a regexp sees before what is new.
 const matchWindow = 16 << 10
 
@@ -113,6 +109,8 @@ func WaitFor(ctx context.Context, t terminal.Terminal, until Until) (Event, erro
 	if until.Record {
 		w.record = newRecorder(t, until)
 	}
+	m := matcher{waiter: &w}
+	w.look = m.look
 	var err error
 	w.event.Reason, err = w.wait(ctx)
 	if w.record != nil {
@@ -128,8 +126,9 @@ type waiter struct {
 	event  Event
 	record *recorder // nil without Until.Record
 
-	strip  stripper
-	window []byte // the text in which the rest of a match may follow
+	// look is called with each output, and reports whether what Literal or Regexp
+	// wait for is there.
+	look func(ctx context.Context, out terminal.Output) (bool, error)
 }
 
 // wait fills event.
@@ -167,7 +166,7 @@ func (w *waiter) wait(ctx context.Context) (Reason, error) {
 		if out.Text != "" || out.Truncated {
 			last = time.Now()
 			w.event.Truncated = w.event.Truncated || out.Truncated
-			if found, err := w.match(ctx, out); found || err != nil {
+			if found, err := w.look(ctx, out); found || err != nil {
 				return ByMatch, err
 			}
 			if w.event.Cursor = out.NextCursor; w.until.Output && out.Text != "" {
@@ -217,9 +216,16 @@ func (u *Until) limit() (time.Duration, Reason) {
 	return limit, over
 }
 
-// match looks for the patterns in the text that was added, and fills the event
-// if one is there.
-func (w *waiter) match(ctx context.Context, out terminal.Output) (bool, error) {
+// A matcher looks for the patterns of a waiter in a stream.
+type matcher struct {
+	*waiter
+	strip  stripper
+	window []byte // the text in which the rest of a match may follow
+}
+
+// look looks for the patterns in the text that was added, and fills the event if
+// one is there.
+func (w *matcher) look(ctx context.Context, out terminal.Output) (bool, error) {
 	literal, pattern := w.until.Literal, w.until.Regexp
 	if literal == "" && pattern == nil {
 		return false, nil
@@ -260,14 +266,7 @@ func (w *waiter) match(ctx context.Context, out terminal.Output) (bool, error) {
 		return false, nil
 	}
 
-	w.event.Match = string(w.window[loc[0]:loc[1]])
-	for i := 2; i < len(loc); i += 2 {
-		group := ""
-		if loc[i] >= 0 {
-			group = string(w.window[loc[i]:loc[i+1]])
-		}
-		w.event.Groups = append(w.event.Groups, group)
-	}
+	w.event.matched(string(w.window), loc)
 	if loc[1] <= old && !out.Truncated {
 		return true, nil // its end was there, what followed made it a match
 	}
@@ -277,9 +276,22 @@ func (w *waiter) match(ctx context.Context, out terminal.Output) (bool, error) {
 	return true, err
 }
 
+// matched notes what was found in text: the start and end of the match, and of
+// each group.
+func (e *Event) matched(text string, loc []int) {
+	e.Match = text[loc[0]:loc[1]]
+	for i := 2; i < len(loc); i += 2 {
+		group := ""
+		if loc[i] >= 0 {
+			group = text[loc[i]:loc[i+1]]
+		}
+		e.Groups = append(e.Groups, group)
+	}
+}
+
 // slide drops all but the last n bytes of the window. A NUL, which is in no
 // output, stands for the rest, so that what follows is no start of a line.
-func (w *waiter) slide(n int) {
+func (w *matcher) slide(n int) {
 	tail := text.Tail(w.window, n)
 	w.window = append(w.window, 0)
 	w.window = w.window[:1+copy(w.window[1:], tail)]

@@ -438,6 +438,7 @@ func (s *Screen) eraseDisplay() {
 		rows = rows[:y]
 	case 2:
 		s.clearing()
+		s.on.partial = false
 	default:
 		return
 	}

@@ -7,6 +7,7 @@ type grid struct {
 	top, bottom int // the first and the last row of the region that scrolls
 	saved       cursor
 	isSaved     bool // else saved is the place that the cursor began at
+	partial     bool // output was lost, and it has not been cleared since
 
 	// What leaves the grid at its top goes to one of these; both may be nil.
 	text    *lines
@@ -31,6 +32,7 @@ func (g *grid) clear(a attr) {
 		g.reset(r, a)
 	}
 	g.top, g.bottom = 0, len(g.rows)-1
+	g.partial = false
 }
 
 // reset makes r, one of the rows, blank with the background of a.

@@ -18,6 +18,9 @@ const (
 	tabTail  = -2 // it belongs to the tab before it
 )
 
+// isSpace reports whether there is nothing to be seen in the cell.
+func (c cell) isSpace() bool { return c.r == blank || c.r == ' ' }
+
 // markLimit is how many bytes of combining characters a cell holds.
 const markLimit = 64
 

@@ -2,6 +2,8 @@ package vt
 
 import (
 	"unicode/utf8"
+
+	"github.com/termbridge/termbridge/internal/text"
 )
 
 // A Screen is the screen of a terminal that is fed a stream of bytes and never
@@ -92,6 +94,82 @@ func (s *Screen) Size() (rows, cols int) { return s.rows, s.cols }
 
 // Line returns the text of a row, without the blanks at its end.
 func (s *Screen) Line(y int) string { return string(s.on.rows[y].append(nil)) }
+
+// Text returns the text of what the screen shows, without the blanks at the ends of
+// rows. A line that was wrapped is one line.
+func (s *Screen) Text() string {
+	l := lines{cols: s.cols}
+	l.screen(s.on, 0)
+	return string(l.b)
+}
+
+// Slice returns the text of some columns of a row. Blanks are spaces, and a wide
+// character belongs to its first column.
+func (s *Screen) Slice(y, from, to int) string {
+	r := s.on.rows[y].part(min(from, len(s.on.rows[y].cells)), min(to, len(s.on.rows[y].cells)))
+	b := r.append(nil)
+	for range to - from - r.length() {
+		b = append(b, ' ')
+	}
+	return string(b)
+}
+
+// A Span is some columns of a row, From to To.
+type Span struct{ Row, From, To int }
+
+// Highlights returns the text that stands out, by rows: that whose background is
+// not the one of most text on the screen. A menu shows by it what is chosen.
+func (s *Screen) Highlights() []Span {
+	most := s.paper()
+	var spans []Span
+	for y, r := range s.on.rows {
+		for x := 0; x < len(r.cells); {
+			from, to := x, x // of the text in a run of one background
+			p := r.cells[x].attr.paper()
+			for ; x < len(r.cells) && r.cells[x].attr.paper() == p; x++ {
+				switch {
+				case r.cells[x].isSpace():
+				case from == to:
+					from, to = x, x+1
+				default:
+					to = x + 1
+				}
+			}
+			if p != most && from < to {
+				spans = append(spans, Span{y, from, to})
+			}
+		}
+	}
+	return spans
+}
+
+// paper returns the background of most of the text.
+func (s *Screen) paper() (most attr) {
+	count := make(map[attr]int)
+	for _, r := range s.on.rows {
+		for _, c := range r.cells {
+			if !c.isSpace() {
+				count[c.attr.paper()]++
+			}
+		}
+	}
+	for p, n := range count {
+		if n > count[most] || n == count[most] && p < most {
+			most = p
+		}
+	}
+	return most
+}
+
+// Lost says that output is missing here: what the screen shows is not known until
+// it is cleared as a whole.
+func (s *Screen) Lost() {
+	s.Write(text.Cancel)
+	s.main.partial, s.alt.partial = true, true
+}
+
+// Partial reports whether output was lost of which the screen may show something.
+func (s *Screen) Partial() bool { return s.on.partial }
 
 // Cursor returns the row and column of the cursor, and whether the next character
 // wraps to the next row first.

@@ -331,7 +331,7 @@ func (t *turn) command(id string) (terminal.Terminal, error) {
 
 // output reads a command's output.
 func (t *turn) output(ctx context.Context, call *bridge.Call, req request, term terminal.Terminal) {
-	out, err := view.ReadText(ctx, term, req.since, req.wait, func(page string) int { return len(text.JSONHead(page, outputTextBudget)) })
+	out, err := view.NewPager(term, nil).ReadText(ctx, req.since, req.wait, func(page string) int { return len(text.JSONHead(page, outputTextBudget)) })
 	if err != nil {
 		t.failWith(ctx, call, req, t.report(out.Info), err)
 		return
