@@ -54,11 +54,9 @@ func Flush(l *slog.Logger) {
 	if idle == nil {
 		return
 	}
-	timer := time.NewTimer(flushTimeout)
-	defer timer.Stop()
 	select {
 	case <-idle:
-	case <-timer.C:
+	case <-time.After(flushTimeout):
 	}
 }
 
@@ -178,7 +176,6 @@ func (q *queue) run(idle chan struct{}) {
 			return
 		}
 		i := q.items[0]
-		q.items[0] = item{}
 		q.items = q.items[1:]
 		q.mu.Unlock()
 		i.handle()

@@ -65,15 +65,18 @@ func TestLoggerNeverBlocks(t *testing.T) {
 		if took := time.Since(start); took != 100*time.Millisecond {
 			t.Errorf("Flush took %v", took)
 		}
-		for range logqueue.Size / 2 {
+		for range logqueue.Size/2 - 1 {
 			gate <- struct{}{}
 		}
+		synctest.Wait()
+		l.Warn("in the gap: there is not much room yet")
+		gate <- struct{}{}
 		synctest.Wait()
 		l.Warn("after the gap")
 		close(gate)
 		flush(l)
 		got := out.String()
-		want := fmt.Sprintf("i=%d\nlevel=WARN msg=\"log records were lost: the handler is too slow\" records=%d\nlevel=WARN msg=\"after the gap\"\n", logqueue.Size, more)
+		want := fmt.Sprintf("i=%d\nlevel=WARN msg=\"log records were lost: the handler is too slow\" records=%d\nlevel=WARN msg=\"after the gap\"\n", logqueue.Size, more+1)
 		if !strings.HasSuffix(got, want) || strings.Count(got, "\n") != logqueue.Size+3 {
 			t.Errorf("%d lines that end in %q", strings.Count(got, "\n"), got[max(0, len(got)-300):])
 		}
@@ -113,14 +116,49 @@ func TestLoggerKeepsLittle(t *testing.T) {
 	gate := make(chan struct{})
 	l := logqueue.New(slog.New(sink{plain(&out), gate}))
 	long := strings.Repeat("x", 1<<20)
-	shared := []int{1}
-	l.Warn(long, "a", long, "b", errors.New(long), slog.Group("c", "d", long), "e", []string{long}, "shared", shared)
-	shared[0] = 2
+	shared, n := []int{1}, 1
+	l.Warn(long, "a", long, "b", errors.New(long), slog.Group("c", "d", long), "e", []string{long}, "shared", shared, "lazy", lazy{&n})
+	shared[0], n = 2, 2
 	close(gate)
 	flush(l)
-	if got := out.String(); len(got) > 6<<10 || !strings.Contains(got, "shared=[1]") {
+	if got := out.String(); len(got) > 6<<10 || !strings.Contains(got, "shared=[1] lazy=1\n") {
 		t.Errorf("%d bytes were kept, which end in %q", len(got), got[max(0, len(got)-100):])
 	}
+}
+
+// What has its place is kept as it is.
+func TestLoggerKeepsWhatIsSmall(t *testing.T) {
+	var out bytes.Buffer
+	l := logqueue.New(slog.New(plain(&out)))
+	full := strings.Repeat("x", 1<<10)
+	l.Warn("x", "a", full, "b", lazy{new(7)}, "c", true)
+	flush(l)
+	if want := "level=WARN msg=x a=" + full + " b=7 c=true\n"; out.String() != want {
+		t.Errorf("got %q", out.String())
+	}
+}
+
+// lazy is a value that is worked out when it is logged.
+type lazy struct{ n *int }
+
+func (l lazy) LogValue() slog.Value { return slog.IntValue(*l.n) }
+
+// The queue begins and ends as often as there is something in it.
+func TestFlush(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		l := logqueue.New(slog.New(plain(&out)))
+		start := time.Now()
+		for n := range 3 {
+			logqueue.Flush(l)
+			l.Warn("x")
+			logqueue.Flush(l)
+			if got := strings.Count(out.String(), "\n"); got != n+1 || time.Since(start) > 0 {
+				t.Errorf("%d records of %d after %v", got, n+1, time.Since(start))
+			}
+		}
+		logqueue.Flush(slog.Default())
+	})
 }
 
 // A handler that panics, or logs itself, is no obstacle.
