@@ -135,9 +135,11 @@ func (g *guard) receiveInitialize(m *message) []byte {
 // handles reports whether the SDK has a use for a notification: it queues 1,024
 // of any kind, and closes the connection when more come than it handles.
 func (g *guard) handles(method string) bool {
-	if strings.HasPrefix(method, "_") {
-		_, ok := g.agent.(acp.ExtensionMethodHandler)
-		return ok
+	switch takes := optional[method]; {
+	case strings.HasPrefix(method, "_"):
+		return has[acp.ExtensionMethodHandler](g.agent)
+	case takes != nil:
+		return takes(g.agent)
 	}
 	return params[method] != nil || method == methodCancelRequest
 }

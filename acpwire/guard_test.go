@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -244,6 +245,99 @@ func TestErrorsToAClientThatDoesNotRead(t *testing.T) {
 			t.Errorf("%d errors of %d came", len(got), n)
 		}
 	})
+}
+
+// A flood of notifications that the agent has no use for costs nothing; what it
+// has a use for, it gets.
+func TestNotificationsThatNobodyTakes(t *testing.T) {
+	flood := func(method, params string) (lines []string) {
+		for range 5000 {
+			lines = append(lines, fmt.Sprintf(`{"jsonrpc":"2.0","method":%q,"params":%s}`, method, params))
+		}
+		return lines
+	}
+	known := map[string]string{
+		"_mine":              `[]`,
+		"document/didOpen":   `{"sessionId":"s","uri":"u","languageId":"go","version":1,"text":"x"}`,
+		"document/didChange": `{"sessionId":"s","uri":"u","version":1,"contentChanges":[]}`,
+		"document/didSave":   `{"sessionId":"s","uri":"u"}`,
+		"document/didFocus":  `{"sessionId":"s","uri":"u","version":1,"position":{"line":1,"character":1},"visibleRange":{"start":{"line":1,"character":1},"end":{"line":1,"character":1}}}`,
+		"document/didClose":  `{"sessionId":"s","uri":"u"}`,
+		"nes/accept":         `{"sessionId":"s","id":"1"}`,
+		"nes/reject":         `{"sessionId":"s","id":"1"}`,
+	}
+	unknown := map[string]string{"unknown": `{}`, "$/unknown": `{}`, "session/update": `{}`}
+	maps.Copy(unknown, known)
+	for method, params := range unknown {
+		t.Run(method, func(t *testing.T) {
+			w := connect(t, nil)
+			w.send(append(append([]string{prompt("1", "s", "wait 1h")}, flood(method, params)...), cancel("s"))...)
+			if got := w.answers(1)["1"]; got != cancelled {
+				t.Errorf("the prompt is answered %s", got)
+			}
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		a := &curious{agent: &agent{}, got: map[string]bool{}}
+		var lines []string
+		for method, params := range known {
+			lines = append(lines, fmt.Sprintf(`{"jsonrpc":"2.0","method":%q,"params":%s}`, method, params))
+		}
+		conn := acpwire.Connect(a, strings.NewReader(strings.Join(lines, "\n")), io.Discard, nil)
+		<-conn.Done()
+		synctest.Wait()
+		for method := range known {
+			if !a.got[method] {
+				t.Errorf("the agent did not get %s", method)
+			}
+		}
+	})
+}
+
+// A curious agent takes every notification that there is.
+type curious struct {
+	*agent
+	got map[string]bool // written by one handler after the other
+}
+
+func (c *curious) UnstableDidOpenDocument(context.Context, acp.UnstableDidOpenDocumentNotification) error {
+	c.got["document/didOpen"] = true
+	return nil
+}
+
+func (c *curious) UnstableDidChangeDocument(context.Context, acp.UnstableDidChangeDocumentNotification) error {
+	c.got["document/didChange"] = true
+	return nil
+}
+
+func (c *curious) UnstableDidSaveDocument(context.Context, acp.UnstableDidSaveDocumentNotification) error {
+	c.got["document/didSave"] = true
+	return nil
+}
+
+func (c *curious) UnstableDidFocusDocument(context.Context, acp.UnstableDidFocusDocumentNotification) error {
+	c.got["document/didFocus"] = true
+	return nil
+}
+
+func (c *curious) UnstableDidCloseDocument(context.Context, acp.UnstableDidCloseDocumentNotification) error {
+	c.got["document/didClose"] = true
+	return nil
+}
+
+func (c *curious) UnstableAcceptNes(context.Context, acp.UnstableAcceptNesNotification) error {
+	c.got["nes/accept"] = true
+	return nil
+}
+
+func (c *curious) UnstableRejectNes(context.Context, acp.UnstableRejectNesNotification) error {
+	c.got["nes/reject"] = true
+	return nil
+}
+
+func (c *curious) HandleExtensionMethod(_ context.Context, method string, _ json.RawMessage) (any, error) {
+	c.got[method] = true
+	return nil, nil
 }
 
 // stuck is a handler whose records are taken when the test ends.

@@ -1,6 +1,7 @@
 package acpwire
 
 import (
+	"context"
 	"reflect"
 
 	"github.com/coder/acp-go-sdk"
@@ -35,6 +36,38 @@ var params = map[string]reflect.Type{
 	acp.AgentMethodSessionSetConfigOption: reflect.TypeFor[acp.SetSessionConfigOptionRequest](),
 	acp.AgentMethodSessionSetMode:         reflect.TypeFor[acp.SetSessionModeRequest](),
 	acp.AgentMethodSessionSetModel:        reflect.TypeFor[acp.UnstableSetSessionModelRequest](),
+}
+
+// optional are the notifications that an agent need not take, and how to see that
+// it does.
+var optional = map[string]func(acp.Agent) bool{
+	acp.AgentMethodDocumentDidChange: has[interface {
+		UnstableDidChangeDocument(context.Context, acp.UnstableDidChangeDocumentNotification) error
+	}],
+	acp.AgentMethodDocumentDidClose: has[interface {
+		UnstableDidCloseDocument(context.Context, acp.UnstableDidCloseDocumentNotification) error
+	}],
+	acp.AgentMethodDocumentDidFocus: has[interface {
+		UnstableDidFocusDocument(context.Context, acp.UnstableDidFocusDocumentNotification) error
+	}],
+	acp.AgentMethodDocumentDidOpen: has[interface {
+		UnstableDidOpenDocument(context.Context, acp.UnstableDidOpenDocumentNotification) error
+	}],
+	acp.AgentMethodDocumentDidSave: has[interface {
+		UnstableDidSaveDocument(context.Context, acp.UnstableDidSaveDocumentNotification) error
+	}],
+	acp.AgentMethodNesAccept: has[interface {
+		UnstableAcceptNes(context.Context, acp.UnstableAcceptNesNotification) error
+	}],
+	acp.AgentMethodNesReject: has[interface {
+		UnstableRejectNes(context.Context, acp.UnstableRejectNesNotification) error
+	}],
+}
+
+// has reports whether an agent has the methods of T.
+func has[T any](a acp.Agent) bool {
+	_, ok := a.(T)
+	return ok
 }
 
 // results are the types of the results of what an agent asks a client.
