@@ -10,6 +10,9 @@ const (
 
 var Params, Results, ClientParams = params, results, clientParams
 
+// Requires reports whether a type has required members.
+func Requires(t reflect.Type) bool { return shapeOf(t).requires() }
+
 // Lenient returns what the SDK gets of a line whose params or result have this
 // type, and whether it is a message.
 func Lenient(line []byte, t reflect.Type) ([]byte, bool) {

@@ -2,7 +2,6 @@ package acpwire
 
 import (
 	"encoding/json"
-	"math"
 	"reflect"
 	"strconv"
 	"strings"
@@ -22,7 +21,7 @@ type shape struct {
 	typ      reflect.Type
 	kind     shapeKind
 	members  map[string]member // of an object
-	elem     *shape            // of a list or a dict
+	elem     *shape            // of a list
 	variants []variant         // of a union
 }
 
@@ -34,8 +33,7 @@ const (
 	object             // a struct
 	dict               // a map
 	list
-	union  // a struct that holds one of several
-	opaque // what decodes itself
+	union // a struct that holds one of several
 )
 
 // A member is one of an object.
@@ -72,35 +70,18 @@ func newShape(t reflect.Type) *shape {
 	}
 	s := &shape{typ: t}
 	shapes[t] = s // before its members, which may hold the type itself
-	decodes := reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]())
 	switch t.Kind() {
 	case reflect.Struct:
-		s.fields()
-		switch {
-		case len(s.members) > 0:
-			s.kind = object // what decodes such a struct fills in defaults
-		case len(s.variants) > 0:
+		s.kind = object
+		if s.fields(); len(s.variants) > 0 {
 			s.kind = union
-		case decodes:
-			s.kind = opaque
-		default:
-			s.kind = object
 		}
-	case reflect.String, reflect.Bool, reflect.Float32, reflect.Float64,
-		reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
-		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+	case reflect.String, reflect.Bool, reflect.Int, reflect.Float64:
 		s.kind = scalar
-		if decodes {
-			s.kind = opaque
-		}
 	case reflect.Map:
-		s.kind, s.elem = dict, newShape(t.Elem())
+		s.kind = dict // of anything
 	case reflect.Slice:
-		switch {
-		case decodes: // json.RawMessage
-		case t.Elem().Kind() == reflect.Uint8:
-			s.kind = opaque
-		default:
+		if t != reflect.TypeFor[json.RawMessage]() {
 			s.kind, s.elem = list, newShape(t.Elem())
 		}
 	}
@@ -185,7 +166,7 @@ func (w *walker) fit(i int, s *shape, spare bool) (end int, fits bool) {
 	c := w.at(i)
 	fits = true
 	switch {
-	case s.kind == anything, c == 'n': // null is absent, here and in the SDK
+	case s.kind == anything, s.kind == dict && c == '{', c == 'n': // null is absent, here and in the SDK
 		end = w.skip(i)
 	case s.kind == object && c == '{':
 		end = w.object(i, func(name []byte, i int) int {
@@ -194,12 +175,6 @@ func (w *walker) fit(i int, s *shape, spare bool) (end int, fits bool) {
 				return w.skip(i)
 			}
 			end, ok := w.fitMember(name, i, m)
-			fits = fits && ok
-			return end
-		})
-	case s.kind == dict && c == '{':
-		end = w.object(i, func(_ []byte, i int) int {
-			end, ok := w.fit(i, s.elem, false)
 			fits = fits && ok
 			return end
 		})
@@ -213,9 +188,6 @@ func (w *walker) fit(i int, s *shape, spare bool) (end int, fits bool) {
 		}
 	case s.kind == union:
 		end, fits = w.fitUnion(i, s)
-	case s.kind == opaque:
-		end = w.skip(i)
-		fits = s.decode(w.data[i:end]).IsValid()
 	default:
 		end, fits = w.skip(i), false
 	}
@@ -316,7 +288,7 @@ func (s *shape) take(value []byte, loosely bool) (text string, ok bool) {
 		return "", quoted
 	case quoted && loosely:
 		text = strings.TrimSpace(unquote(value))
-		if w := (walker{data: []byte(text)}); text == "" || w.number(0) != len(text) {
+		if w := (walker{data: []byte(text)}); w.number(0) != len(text) {
 			return "", false
 		}
 		better, ok := s.takeNumber(text)
@@ -333,27 +305,16 @@ func (s *shape) take(value []byte, loosely bool) (text string, ok bool) {
 // takeNumber is take for a number. 1.0 and 1e0 are whole numbers, too, which
 // encoding/json does not see.
 func (s *shape) takeNumber(value string) (text string, ok bool) {
-	size := s.typ.Bits()
-	whole := func(value string) bool {
-		_, err := strconv.ParseInt(value, 10, size)
-		return err == nil
-	}
-	switch s.typ.Kind() {
-	case reflect.Float32, reflect.Float64:
-		_, err := strconv.ParseFloat(value, size)
+	f, err := strconv.ParseFloat(value, 64)
+	if s.typ.Kind() == reflect.Float64 {
 		return "", err == nil
-	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		whole = func(value string) bool {
-			_, err := strconv.ParseUint(value, 10, size)
-			return err == nil
-		}
+	}
+	whole := func(value string) bool {
+		_, err := strconv.ParseInt(value, 10, s.typ.Bits())
+		return err == nil
 	}
 	if whole(value) {
 		return "", true
-	}
-	f, err := strconv.ParseFloat(value, 64)
-	if err != nil || f != math.Trunc(f) || math.Abs(f) > 1<<53 {
-		return "", false
 	}
 	text = strconv.FormatFloat(f, 'f', -1, 64)
 	return text, whole(text)

@@ -62,6 +62,7 @@ func TestLenient(t *testing.T) {
 		{initialize, `{"protocolVersion":1,"clientInfo":{"name":"zed","version":"2","title":3.50}}`, `{"protocolVersion":1,"clientInfo":{"name":"zed","version":"2","title":"3.50"}}`},
 		{initialize, `{"protocolVersion":1.0}`, `{"protocolVersion":1}`},
 		{initialize, `{"protocolVersion":"1"}`, `{"protocolVersion":"1"}`},
+		{initialize, `{"\u0070rotocolVersion":2e0}`, `{"\u0070rotocolVersion":2}`},
 		{initialize, `{"protocolVersion":1.5}`, `{"protocolVersion":1.5}`},
 		{initialize, `{"PROTOCOLVERSION":1,"clientc\u0061pabilities":7,"clientInfo":false,"other":[{}]}`, `{"PROTOCOLVERSION":1,"clientc\u0061pabilities":null,"clientInfo":null,"other":[{}]}`},
 		{cancel, `{"sessionId":"s","_meta":[]}`, `{"sessionId":"s","_meta":null}`},
@@ -154,6 +155,47 @@ func TestLenientConnection(t *testing.T) {
 			}
 		}
 	})
+}
+
+// What is a message here is one for encoding/json, and nothing else is: every
+// text of some characters, and every byte at every place of a string.
+func TestMessagesAsJSON(t *testing.T) {
+	check := func(value string) {
+		line := []byte(`{"id":1,"result":` + value + `}`)
+		if _, ok := acpwire.Lenient(line, nil); ok != json.Valid(line) {
+			t.Errorf("%q is a message: %v", line, ok)
+		}
+		if _, ok := acpwire.Lenient([]byte(value), nil); ok && !json.Valid([]byte(value)) {
+			t.Errorf("%q is a message", value)
+		}
+	}
+	var all func(text string, alphabet string, left int)
+	all = func(text string, alphabet string, left int) {
+		check(text)
+		for i := range alphabet {
+			if left > 0 {
+				all(text+alphabet[i:i+1], alphabet, left-1)
+			}
+		}
+	}
+	all("", "-+.eE01", 5)
+	all("", `{}[]",: `, 5)
+	all(`"\`, `"\u0aFn`, 5)
+	for _, word := range []string{"true", "false", "null"} {
+		for i := range len(word) + 1 {
+			check(word[:i])
+			check(word[:i] + "x" + word[i:])
+			check("[" + word[:i])
+		}
+	}
+	for c := range 256 {
+		for i := range 20 {
+			b := []byte(`"aaaaaaaaaaaaaaaaaaaa"`)
+			b[i+1] = byte(c)
+			check(string(b))
+			check(`"\u00e` + string([]byte{byte(c)}) + `"`)
+		}
+	}
 }
 
 // A schema is a definition of the schema of ACP.
@@ -306,15 +348,17 @@ func (m *maker) allTypes(s *schema) []string {
 	return all
 }
 
-// A site is an optional member of a made value.
+// A site is a member of a made value that may get another one.
 type site struct {
 	object map[string]any
 	name   string
 	types  []string
+	drop   func() // takes away the smallest part that may be missing and has the member in it; nil if there is none
 }
 
-// make makes a value, and notes its optional members.
-func (m *maker) make(s *schema, depth int, sites *[]site) any {
+// make makes a value, and notes its members. Drop takes away the smallest part
+// around the value that may be missing, spare says that its items may be.
+func (m *maker) make(s *schema, depth int, spare bool, drop func(), sites *[]site) any {
 	s = m.flat(s)
 	if s.Const != nil {
 		return s.Const
@@ -336,9 +380,14 @@ func (m *maker) make(s *schema, depth int, sites *[]site) any {
 	case "number":
 		return float64(m.IntN(100)) / 8
 	case "array":
-		list := []any{}
+		list := &items{}
 		for range m.IntN(3) {
-			list = append(list, m.make(s.Items, depth+1, sites))
+			drop := drop
+			if spare {
+				n := len(list.all)
+				drop = func() { list.dropped = n + 1 }
+			}
+			list.all = append(list.all, m.make(s.Items, depth+1, false, drop, sites))
 		}
 		return list
 	case "object":
@@ -348,9 +397,13 @@ func (m *maker) make(s *schema, depth int, sites *[]site) any {
 			if !required && (depth > 8 || m.IntN(3) == 0) {
 				continue
 			}
-			object[name] = m.make(s.Properties[name], depth+1, sites)
+			drop := drop
 			if !required {
-				*sites = append(*sites, site{object, name, m.allTypes(s.Properties[name])})
+				drop = func() { delete(object, name) }
+			}
+			object[name] = m.make(s.Properties[name], depth+1, !required, drop, sites)
+			if m.flat(s.Properties[name]).Const == nil {
+				*sites = append(*sites, site{object, name, m.allTypes(s.Properties[name]), drop})
 			}
 		}
 		if s.AdditionalProperties == true {
@@ -359,6 +412,20 @@ func (m *maker) make(s *schema, depth int, sites *[]site) any {
 		return object
 	}
 	return []string{"", "a", "two\n\u001b[0m", "\u00e9\"\\"}[m.IntN(4)]
+}
+
+// items are a list of which one may be left out.
+type items struct {
+	all     []any
+	dropped int // from 1; 0 is none
+}
+
+func (i *items) MarshalJSON() ([]byte, error) {
+	all := slices.Clone(i.all)
+	if i.dropped > 0 {
+		all = slices.Delete(all, i.dropped-1, i.dropped)
+	}
+	return json.Marshal(append([]any{}, all...))
 }
 
 // wrong returns a value of a type that is none of these, and that means nothing
@@ -400,7 +467,7 @@ func TestLenientBySchema(t *testing.T) {
 			typ := table[method]
 			for range 300 {
 				var sites []site
-				value := m.make(m.defs[named(typ)], 0, &sites)
+				value := m.make(m.defs[named(typ)], 0, false, nil, &sites)
 				line := func() []byte {
 					b, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "params": value})
 					if err != nil {
@@ -433,19 +500,25 @@ func TestLenientBySchema(t *testing.T) {
 				if wrong == nil || len(bad.types) == 0 {
 					continue
 				}
-				delete(bad.object, bad.name)
-				without := line()
-				want, err := decode(without)
-				if err != nil {
-					continue
-				}
 				bad.object[bad.name] = wrong
 				broken := line()
 				if _, err := decode(broken); err == nil {
 					continue // the SDK takes it
 				}
-				tested++
 				got, _ = acpwire.Lenient(broken, typ)
+				if bad.drop == nil {
+					if _, err := decode(got); err == nil && !bytes.Equal(got, broken) && acpwire.Requires(typ) {
+						t.Fatalf("%s: %s of the wrong type, which must be there\n%s\nbecame\n%s", method, bad.name, broken, got)
+					}
+					continue
+				}
+				bad.drop()
+				without := line()
+				want, err := decode(without)
+				if err != nil {
+					continue
+				}
+				tested++
 				result, err := decode(got)
 				if diff := cmp.Diff(want, result); err != nil || diff != "" {
 					t.Fatalf("%s: %s of the wrong type: %v\n%s\nbecame\n%s\n(-want +got)\n%s", method, bad.name, err, broken, got, diff)
@@ -453,6 +526,7 @@ func TestLenientBySchema(t *testing.T) {
 			}
 		}
 	}
+	t.Logf("%d messages were broken", tested)
 	if tested < 2000 {
 		t.Errorf("only %d messages were broken", tested)
 	}

@@ -24,7 +24,6 @@ func (g *guard) receiveLong(err error) []byte {
 		e.scan(g.line)
 		size += len(g.line)
 	}
-	g.err = err
 	g.line = nil
 	e.id = bytes.TrimSpace(e.id)
 	what := "reply"
@@ -61,7 +60,6 @@ type envelope struct {
 
 	id     []byte // the value of "id"
 	method bool   // there is a "method"
-	reply  bool   // there is a "result" or an "error"
 }
 
 // maxID is far more than an id has.
@@ -100,14 +98,13 @@ func (e *envelope) scan(piece []byte) {
 			e.key = e.key[:0]
 		case '}', ']':
 			e.depth--
-			e.inID = false
 		case ',':
 			if e.depth == 1 {
 				e.inKey, e.inID = true, false
 				e.key = e.key[:0]
 			}
 		case ':':
-			if e.depth == 1 && e.inKey {
+			if e.inKey {
 				e.inKey = false
 				e.member(string(e.key))
 			}
@@ -122,7 +119,5 @@ func (e *envelope) member(name string) {
 		e.inID, e.id = true, nil
 	case "method":
 		e.method = true
-	case "result", "error":
-		e.reply = true
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -215,7 +216,43 @@ func TestCancelFlood(t *testing.T) {
 		if n := w.agent.cancelled(); n > 2 {
 			t.Errorf("Cancel was called %d times", n)
 		}
+
+		// But one behind another prompt is not for the same.
+		before := w.agent.cancelled()
+		w.send(cancel("t"))
+		time.Sleep(time.Millisecond)
+		w.send(cancel("t"), prompt("3", "t", "wait 1h"), cancel("t"), cancel("t"))
+		w.answers(1)
+		time.Sleep(time.Minute)
+		if n := w.agent.cancelled() - before; n != 3 {
+			t.Errorf("Cancel was called %d times, want 3", n)
+		}
 	})
+}
+
+// The context of a prompt ends with its answer, and what was kept of its session
+// is let go.
+func TestNothingIsKeptOfPrompts(t *testing.T) {
+	w := connect(t, nil)
+	var before, after runtime.MemStats
+	const n = 5000
+	for round := range 3 {
+		for i := range n {
+			session := fmt.Sprint("session ", round, " ", i)
+			w.send(prompt(fmt.Sprint(i), session, "wait 0s"), cancel(session))
+			w.answers(1)
+		}
+		w.agent.forget()
+		if round == 0 {
+			runtime.GC()
+			runtime.ReadMemStats(&before)
+		}
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if grown := int(after.HeapAlloc) - int(before.HeapAlloc); grown > 100*2*n {
+		t.Errorf("%d bytes are kept of each prompt", grown/(2*n))
+	}
 }
 
 // What a prompt asks wrongly is the SDK's error, and it is answered once.

@@ -103,6 +103,13 @@ func (a *agent) cancelled() int {
 	return a.cancels
 }
 
+// forget lets go what is kept of the prompts so far, whose contexts have ended.
+func (a *agent) forget() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.began, a.prompts = nil, nil
+}
+
 // A wire is a raw client of an agent.
 type wire struct {
 	*testing.T
