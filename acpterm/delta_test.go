@@ -309,14 +309,14 @@ func TestStreamEndsAtACutCharacter(t *testing.T) {
 	// A client that keeps the head cuts inside a character, and says so.
 	for _, before := range [][]string{nil, {"caf"}, {"caf\uFFFD"}} {
 		s := stream{limit: 5, keepsHead: true}
-		var got string
+		var got strings.Builder
 		for _, shot := range before {
-			got += s.next(shot, false, false, false)
+			got.WriteString(s.next(shot, false, false, false))
 		}
-		got += s.next("caf\uFFFD", true, false, false)
-		got += s.next("caf\uFFFD", true, true, true)
-		if want := "caf" + gap; got != want {
-			t.Errorf("after %q: got %q, want %q", before, got, want)
+		got.WriteString(s.next("caf\uFFFD", true, false, false))
+		got.WriteString(s.next("caf\uFFFD", true, true, true))
+		if want := "caf" + gap; got.String() != want {
+			t.Errorf("after %q: got %q, want %q", before, got.String(), want)
 		}
 	}
 	// A program wrote it, and nothing is cut.

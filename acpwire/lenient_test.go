@@ -553,7 +553,7 @@ func FuzzLenient(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, n uint8, value string) {
 		typ := all[int(n)%len(all)]
-		line := []byte(fmt.Sprintf(`{"id":1,"result":%s}`, value))
+		line := fmt.Appendf(nil, `{"id":1,"result":%s}`, value)
 		got, ok := acpwire.Lenient(line, typ)
 		var msg struct {
 			ID     *json.RawMessage `json:"id,omitempty"`

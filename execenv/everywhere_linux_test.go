@@ -246,17 +246,17 @@ func grows(want bool, files []string) error {
 	for end := time.Now().Add(20 * time.Second); ; {
 		before := sizes()
 		time.Sleep(200 * time.Millisecond)
-		text := ""
+		var text strings.Builder
 		for i, size := range sizes() {
 			if (size > before[i]) != want {
-				text += " " + filepath.Base(files[i])
+				text.WriteString(" " + filepath.Base(files[i]))
 			}
 		}
 		switch {
-		case text == "":
+		case text.String() == "":
 			return nil
 		case time.Now().After(end):
-			return fmt.Errorf("lives: %v, want %v:%s", !want, want, text)
+			return fmt.Errorf("lives: %v, want %v:%s", !want, want, text.String())
 		}
 	}
 }
@@ -603,17 +603,18 @@ func TestEverywhere(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	table := fmt.Sprintf("%-38s", "")
+	var table strings.Builder
+	table.WriteString(fmt.Sprintf("%-38s", ""))
 	for _, c := range columns {
-		table += fmt.Sprintf("  %-17s", c.name)
+		table.WriteString(fmt.Sprintf("  %-17s", c.name))
 	}
 	for i, r := range rows {
-		table += fmt.Sprintf("\n%-38s", r.name)
+		table.WriteString(fmt.Sprintf("\n%-38s", r.name))
 		for _, cell := range results[i] {
-			table += fmt.Sprintf("  %-17s", cell)
+			table.WriteString(fmt.Sprintf("  %-17s", cell))
 		}
 	}
-	t.Logf("\n%s", table)
+	t.Logf("\n%s", table.String())
 }
 
 // run returns the cells of a row.

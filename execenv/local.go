@@ -63,8 +63,6 @@ type Local struct {
 	dog       *watchdog
 	roll      *roll    // for the watchdog
 	groups    *cgroups // nil: not looked for
-	unmarked  bool     // a process, or what it has started, may be without its limit tag
-	loose     bool     // a process is in no cgroup of its own
 	leaked    bool     // Close could not end a process
 	subreaps  bool     // the agent adopts orphans
 	pruneLeft int      // the size of left at which the dead go

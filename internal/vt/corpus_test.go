@@ -74,7 +74,7 @@ func recordings(t *testing.T) []recording {
 	for _, f := range table(t, "testdata/corpus.tsv") {
 		r := recording{name: f[0], raw: read(f[0] + ".raw"), plain: strings.TrimSuffix(read(f[0]+".plain"), "\n")}
 		scan(t, f[1], "%dx%d", &r.cols, &r.rows)
-		for _, s := range strings.Fields(strings.Trim(f[2], "-")) {
+		for s := range strings.FieldsSeq(strings.Trim(f[2], "-")) {
 			var c resize
 			scan(t, s, "%d:%dx%d", &c.offset, &c.cols, &c.rows)
 			r.resizes = append(r.resizes, c)

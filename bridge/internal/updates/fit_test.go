@@ -168,11 +168,11 @@ func FuzzShrink(f *testing.F) {
 		if limit > 1<<20 {
 			return
 		}
-		tree, size, err := updates.Freeze[any](random{rand.New(rand.NewPCG(seed, 2))}.value(3))
+		tree, _, err := updates.Freeze[any](random{rand.New(rand.NewPCG(seed, 2))}.value(3))
 		if err != nil {
 			t.Fatal(err)
 		}
-		size = updates.Size(tree)
+		size := updates.Size(tree)
 		small := updates.Shrink(tree, limit)
 		switch n := updates.Size(small); {
 		case size <= limit && n != size:

@@ -14,10 +14,10 @@ import (
 // link to a file is the file's path where it is a word of its own: an editor
 // sends "!wc @main.go -l" as a text block, a link and a text block.
 //
-// With anything else between the text blocks the error is what to tell the
+// With anything else between the text blocks the refusal is what to tell the
 // user, and no line may run, since only some of its words are there. The text is
 // then what to keep of the prompt.
-func promptText(prompt []acp.ContentBlock) (string, error) {
+func promptText(prompt []acp.ContentBlock) (words, refusal string) {
 	var b strings.Builder
 	var refused []string
 	for i, block := range prompt {
@@ -43,10 +43,10 @@ func promptText(prompt []acp.ContentBlock) (string, error) {
 		b.WriteString(path)
 	}
 	if len(refused) > 0 {
-		return b.String(), fmt.Errorf("I take lines of text, and links to files that are words of their own, as in `!cat @file`. "+
+		return b.String(), fmt.Sprintf("I take lines of text, and links to files that are words of their own, as in `!cat @file`. "+
 			"This prompt has %s, so nothing of it was run. Write it as text.\n", strings.Join(refused, ", "))
 	}
-	return b.String(), nil
+	return b.String(), ""
 }
 
 // endsWord reports whether what comes behind line is a new word.

@@ -31,11 +31,11 @@ const jobLabel = "job"
 
 // run runs the lines of a prompt, in order or at once. A cancel stops it.
 func (t *turn) run(ctx context.Context, prompt []acp.ContentBlock) {
-	words, err := promptText(prompt)
+	words, refusal := promptText(prompt)
 	t.keep(historyEntry{User: words})
 	t.titled(ctx, words)
-	if err != nil {
-		t.say(ctx, err.Error())
+	if refusal != "" {
+		t.say(ctx, refusal)
 		return
 	}
 	lines, parallel := splitPrompt(words)
