@@ -14,6 +14,7 @@ const (
 
 	palette = 1
 	rgb     = palette + 256
+	ink     = 1<<13 - 1 // the default colour of text, as a background
 )
 
 func (a attr) withFg(c attr) attr { return a&^attrFg | c }
@@ -21,6 +22,18 @@ func (a attr) withBg(c attr) attr { return a&^attrBg | c<<13 }
 
 // background returns what an erased cell has of a.
 func (a attr) background() attr { return a & attrBg }
+
+// paper returns the colour that the eye sees behind the text.
+func (a attr) paper() attr {
+	fg, bg := a&attrFg, a&attrBg>>13
+	switch {
+	case a&attrReverse == 0:
+		return bg
+	case fg == 0:
+		return ink
+	}
+	return fg
+}
 
 // sgr applies SELECT GRAPHIC RENDITION.
 func (a attr) sgr(p *params) attr {
