@@ -30,6 +30,8 @@ type fake struct {
 	immortal bool            // no stop ends the process itself
 	exit     terminal.Exit   // of a stopped process
 	text     string          // that it writes; "": out
+	late     []string        // what those of left write, each lateEvery after the last
+	last     *fakeProcess    // the last that was made
 	waitErr  error
 	unknown  bool           // nobody knows what is left
 	likely   bool           // it seems to wait for input
@@ -40,8 +42,12 @@ func (f *fake) Command(ctx context.Context, spec execenv.Spec) execenv.Process {
 	p := &fakeProcess{fake: f, exited: make(chan struct{})}
 	p.out, p.outEnd = io.Pipe()
 	p.err, p.errEnd = io.Pipe()
+	f.last = p
 	return p
 }
+
+// lateEvery is less than the quiet that ends an output.
+const lateEvery = terminal.DrainQuiet * 6 / 10
 
 type fakeProcess struct {
 	execenv.Process // nil: what a terminal does not use
@@ -84,6 +90,14 @@ func (p *fakeProcess) StopTree(grace time.Duration) []terminal.Proc {
 func (p *fakeProcess) die() {
 	close(p.exited)
 	p.started.Done()
+	go func() { // ends with the pipe
+		for _, text := range p.late {
+			time.Sleep(lateEvery)
+			if _, err := io.WriteString(p.outEnd, text); err != nil {
+				return
+			}
+		}
+	}()
 	if len(p.left) == 0 { // else they hold the output
 		p.outEnd.Close()
 		p.errEnd.Close()
@@ -140,6 +154,83 @@ func TestUnstoppableChild(t *testing.T) {
 		want := []terminal.Leak{{ID: info.ID, What: "process", Procs: child}}
 		if err := m.Close(); !cmp.Equal(leaks(err), want) {
 			t.Errorf("Close: %v, want %v", err, want)
+		}
+	})
+}
+
+// Output that goes on after the exit is waited for as long as it is not quiet, and
+// no longer than the limit.
+func TestDrainIsQuietSinceTheLastOutput(t *testing.T) {
+	for name, c := range map[string]struct {
+		late []string
+		want string
+		took time.Duration
+	}{
+		"silence":        {nil, "out", terminal.DrainQuiet},
+		"a few words":    {[]string{"1", "2", "3"}, "out123", 3*lateEvery + terminal.DrainQuiet},
+		"without an end": {strings.Split(strings.Repeat("x", 100), ""), "out" + strings.Repeat("x", int(terminal.DrainLimit/lateEvery)), terminal.DrainLimit},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newFake(&fake{left: []terminal.Proc{{PID: 7, Command: "mule"}}, dies: time.Second, late: c.late, exit: terminal.Exit{Code: new(0)}})
+				term := start(t, m, terminal.Command{Line: "x"})
+				info := wait(t, term)
+				const step = terminal.DrainQuiet / 4 // it is looked at so often
+				if took := info.RunTime() - time.Second; took < c.took-step || took > c.took+step {
+					t.Errorf("the end came %v after the exit, want %v", took, c.took)
+				}
+				if got := output(t, term); got != c.want {
+					t.Errorf("output %q, want %q", got, c.want)
+				}
+				m.Close()
+				time.Sleep(time.Second) // the writer has seen that
+			})
+		})
+	}
+}
+
+// A command that had exited when its Manager began to close ended by itself, even
+// if nobody had noticed yet.
+func TestExitJustBeforeClose(t *testing.T) {
+	for range 50 {
+		synctest.Test(t, func(t *testing.T) {
+			f := &fake{exit: terminal.Exit{Code: new(0)}}
+			m := newFake(f)
+			term := start(t, m, terminal.Command{Line: "x"})
+			time.Sleep(time.Second)
+			f.last.once.Do(f.last.die)
+			if err := m.Close(); err != nil {
+				t.Error(err)
+			}
+			if info := term.Info(); info.Outcome != terminal.Exited {
+				t.Fatalf("ended as %s", info.Outcome)
+			}
+		})
+	}
+}
+
+// Each ended command is kept for KeepEnded, also those that ended after the first.
+func TestKeepEndedOfEach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{dies: time.Second, exit: terminal.Exit{Code: new(0)}}
+		m := localterm.New(&localterm.Options{Executors: map[string]execenv.Executor{"fake": f}, KeepEnded: 10 * time.Second})
+		defer m.Close()
+		var terms []terminal.Terminal
+		for range 3 {
+			terms = append(terms, start(t, m, terminal.Command{Line: "x"}))
+			time.Sleep(4 * time.Second)
+		}
+		// They end after 1, 5 and 9 seconds, and are over 10 seconds later.
+		for i, want := range []int{2, 1, 0} { // after 12, 16 and 20 seconds
+			if got := len(m.List()); got != want {
+				t.Errorf("after %d seconds %d are kept, want %d", 12+4*i, got, want)
+			}
+			time.Sleep(4 * time.Second)
+		}
+		for _, term := range terms {
+			if !term.Info().Outcome.Ended() {
+				t.Error("one has not ended")
+			}
 		}
 	})
 }

@@ -74,6 +74,21 @@ func FuzzStreams(f *testing.F) {
 	})
 }
 
+// The streams stay apart while their start is evicted, wherever that cuts.
+func TestStreamsOfWhatIsKept(t *testing.T) {
+	o := newOutput(64, nil)
+	for i := range 500 {
+		// Pieces of different lengths, so that the oldest that is kept is of either.
+		o.write(terminal.Stdout, []byte(strings.Repeat("o", 1+i%3)))
+		o.write(terminal.Stderr, []byte(strings.Repeat("e", 1+i%5)))
+		for stream, want := range map[terminal.Stream]string{terminal.Stdout: "o", terminal.Stderr: "e"} {
+			if c, _ := o.readStream(stream, 0); c.Text == "" || strings.Trim(c.Text, want) != "" {
+				t.Fatalf("after %d pieces %s is %q", 2*(i+1), stream, c.Text)
+			}
+		}
+	}
+}
+
 func TestMarksAreBounded(t *testing.T) {
 	o := newOutput(4*maxMarks, nil)
 	for range 2 * maxMarks {

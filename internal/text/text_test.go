@@ -76,6 +76,36 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
+// What is cut at max goes on behind, also of a text that is final: a rune that the
+// cut goes through is held back, and not taken for one whose end is missing.
+func TestDecodeCutIsNotFinal(t *testing.T) {
+	for _, c := range []struct {
+		in   string
+		max  int
+		text string
+		n    int
+	}{
+		{"abc€def", 5, "abc", 3},
+		{"abc€def", 6, "abc€", 6},
+		{"ab😀", 5, "ab", 2},
+		{"ab\xe2", 8, "ab\uFFFD", 3}, // the end of all
+	} {
+		if got, n := text.Decode(c.in, c.max, true); got != c.text || n != c.n {
+			t.Errorf("Decode(%q, %d, final) = %q, %d; want %q, %d", c.in, c.max, got, n, c.text, c.n)
+		}
+	}
+	// A reader of pieces gets the whole.
+	var got strings.Builder
+	for rest := strings.Repeat("x€", 100); rest != ""; {
+		piece, n := text.Decode(rest, 7, true)
+		got.WriteString(piece)
+		rest = rest[n:]
+	}
+	if want := strings.Repeat("x€", 100); got.String() != want {
+		t.Errorf("in pieces: %q", got.String())
+	}
+}
+
 func TestDecodeAllocates(t *testing.T) {
 	b := []byte(strings.Repeat("h€llo ", 1000))
 	if n := testing.AllocsPerRun(100, func() { text.Decode(b, len(b), true) }); n > 1 {
