@@ -17,14 +17,15 @@ import (
 // away means: SIGHUP. While nobody waits it is looked again each time the silence
 // has doubled, so that a silent command costs next to nothing.
 type absence struct {
-	session *session
-	heard   atomic.Bool // output, since the last look
-	resting atomic.Bool // the timer is set to more than hangupQuiet
+	over   <-chan struct{}     // closed when there is nobody left to look after
+	run    func(func())        // runs a look
+	hangUp func() (again bool) // hangs up on whoever waits, and says whether to see what comes of it
+	heard  atomic.Bool         // output, since the last look
+	rests  atomic.Bool         // the timer is set to more than hangupQuiet
 
 	mu    sync.Mutex // guards timer while it rests
 	timer *time.Timer
-	pause time.Duration  // until the next look; look's only
-	told  map[ident]bool // who got SIGHUP; look's only
+	pause time.Duration // until the next look; look's only
 }
 
 // hangupQuiet is how long a program may draw its screen.
@@ -35,21 +36,27 @@ func (t *ptmx) watch(s *session) {
 	if s.spec.TTY.Input || !seesInput() {
 		return
 	}
-	a := &absence{session: s, pause: hangupQuiet, told: make(map[ident]bool)}
-	a.timer = time.AfterFunc(time.Hour, func() { s.local.join(a.look) })
-	t.absence.Store(a)
-	a.timer.Reset(hangupQuiet)
+	told := make(map[ident]bool)
+	t.absence.Store(newAbsence(s.exited, s.local.join, func() bool { return s.hangUp(told) }))
+}
+
+func newAbsence(over <-chan struct{}, run func(func()), hangUp func() bool) *absence {
+	a := &absence{over: over, run: run, hangUp: hangUp, pause: hangupQuiet}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.timer = time.AfterFunc(hangupQuiet, func() { a.run(a.look) })
+	return a
 }
 
 // wake notes output.
 func (a *absence) wake() {
 	a.heard.Store(true)
-	if !a.resting.Load() {
+	if !a.rests.Load() {
 		return
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.resting.Swap(false) {
+	if a.rests.Swap(false) {
 		a.timer.Reset(hangupQuiet)
 	}
 }
@@ -57,41 +64,21 @@ func (a *absence) wake() {
 // look hangs up on whoever waits, and sets the timer for the next look.
 func (a *absence) look() {
 	select {
-	case <-a.session.exited:
+	case <-a.over:
 		return
 	default:
 	}
-	a.resting.Store(true)
-	switch {
-	case a.heard.Swap(false):
+	a.rests.Store(true)
+	if a.heard.Swap(false) || a.hangUp() {
 		a.pause = hangupQuiet
-	case a.hangUp():
-		a.pause = hangupQuiet
-	default:
+	} else {
 		a.pause *= 2
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.resting.Load() { // else wake has set it
+	if a.rests.Load() { // else wake has set it
 		a.timer.Reset(a.pause)
 	}
-}
-
-// hangUp sends SIGHUP to whoever waits, and SIGKILL to those who wait on. It
-// reports whether there is somebody to look after again.
-func (a *absence) hangUp() (again bool) {
-	for _, w := range a.session.waiting() {
-		if a.told[w.ident] {
-			w.signal(unix.SIGKILL)
-			continue
-		}
-		a.told[w.ident] = true
-		if w.signal(unix.SIGHUP) == nil {
-			w.signal(unix.SIGCONT)
-			again = true
-		}
-	}
-	return again
 }
 
 // stop ends the looks.
@@ -99,6 +86,23 @@ func (a *absence) stop() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.timer.Stop()
+}
+
+// hangUp sends SIGHUP to whoever waits, and SIGKILL to those who were told and
+// wait on. It reports whether there is somebody to look after again.
+func (s *session) hangUp(told map[ident]bool) (again bool) {
+	for _, w := range s.waiting() {
+		if told[w.ident] {
+			w.signal(unix.SIGKILL)
+			continue
+		}
+		told[w.ident] = true
+		if w.signal(unix.SIGHUP) == nil {
+			w.signal(unix.SIGCONT)
+			again = true
+		}
+	}
+	return again
 }
 
 // seesInput reports whether the kernel tells what the agent's processes wait for.

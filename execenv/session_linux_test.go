@@ -429,6 +429,7 @@ func TestTerminalWithoutInputNeverWaits(t *testing.T) {
 		{"bash", "sleep 1; bash -c 'read x <&2; read x <&2'"}, // and no output
 		{"python3", "python3 -c 'input()'"},
 		{"python3", "python3 -c 'import getpass; getpass.getpass()'"},
+		{"python3", "python3 -c 'import os, signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); os.read(2, 1); os.read(2, 1)'"},
 	} {
 		if _, err := exec.LookPath(c.program); err != nil {
 			t.Run(c.line, func(t *testing.T) { need(t, c.program) })
