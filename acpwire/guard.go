@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -73,7 +72,7 @@ func (g *guard) next() {
 		switch {
 		case err == bufio.ErrBufferFull && len(g.line) < maxLine:
 			continue
-		case err == bufio.ErrBufferFull || len(g.line) > maxLine:
+		case err == bufio.ErrBufferFull, len(g.line) > maxLine:
 			g.rest = g.receiveLong(err)
 		default:
 			g.err = err
@@ -93,9 +92,6 @@ func (g *guard) receive(line []byte) []byte {
 		return g.refuse(&m, err)
 	case m.method == "" && m.has(m.id):
 		return g.receiveReply(&m)
-	case m.method == "":
-		g.logger.Warn("acpwire: a message with neither a method nor an id was dropped", "bytes", len(line))
-		return nil
 	}
 	m.lenient(params[m.method])
 	g.tell(m.method, m.edits)
@@ -177,11 +173,10 @@ func (g *guard) ours(id []byte) (n int64, ok bool) {
 	id = bytes.Trim(id, `"`)
 	n, err := strconv.ParseInt(string(id), 10, 64)
 	if err != nil {
-		f, err := strconv.ParseFloat(string(id), 64)
-		if err != nil || f != math.Trunc(f) || math.Abs(f) > 1<<53 {
+		f, _ := strconv.ParseFloat(string(id), 64)
+		if n = int64(f); float64(n) != f {
 			return 0, false
 		}
-		n = int64(f)
 	}
 	n -= firstID
 	g.mu.Lock()

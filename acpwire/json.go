@@ -132,14 +132,11 @@ func (w *walker) literal(i int, s string) int {
 // text walks over a string. Most of a long line is one, so it goes eight bytes
 // at a time over what needs no look.
 func (w *walker) text(i int) int {
-	for i++; i < len(w.data); i++ {
-		if len(w.data)-i >= 8 {
-			i += plain(binary.LittleEndian.Uint64(w.data[i:]))
-			if i >= len(w.data) {
-				return -1
-			}
+	for i++; ; i++ {
+		for n := 8; n == 8 && len(w.data)-i >= 8; i += n {
+			n = plain(binary.LittleEndian.Uint64(w.data[i:]))
 		}
-		switch c := w.data[i]; {
+		switch c := w.at(i); {
 		case c == '"':
 			return i + 1
 		case c < ' ':
@@ -159,7 +156,6 @@ func (w *walker) text(i int) int {
 			}
 		}
 	}
-	return -1
 }
 
 // plain returns how many of the first of eight bytes are no quote, no backslash

@@ -105,7 +105,6 @@ func (e *envelope) scan(piece []byte) {
 			}
 		case ':':
 			if e.inKey {
-				e.inKey = false
 				e.member(string(e.key))
 			}
 		}

@@ -107,7 +107,7 @@ func memberOf(data []byte, name string) (value []byte) {
 	if i := w.blanks(0); w.at(i) == '{' {
 		w.object(i, func(n []byte, i int) int {
 			end := w.skip(i)
-			if string(n) == name && end >= 0 {
+			if string(n) == name {
 				value = data[i:end]
 			}
 			return end

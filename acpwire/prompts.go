@@ -116,12 +116,10 @@ func (g *guard) await(cancels <-chan struct{}) {
 	if cancels == nil {
 		return
 	}
-	timer := time.NewTimer(terminal.SettleTimeout)
-	defer timer.Stop()
 	select {
 	case <-cancels:
 	case <-g.ctx.Done():
-	case <-timer.C:
+	case <-time.After(terminal.SettleTimeout):
 		g.logger.Error("acpwire: the agent's Cancel does not return; the next prompt of the session begins")
 	}
 }
