@@ -120,6 +120,10 @@ type Options struct {
 	// reads. Nil is one of the Manager's own.
 	Client *Client
 
+	// Host finds what the client leaves behind of a command on the agent's own host,
+	// and ends it; nil is [NoHost]. Commands then carry a variable with a tag.
+	Host Host
+
 	// NewID makes the ids of terminals; each is used once. Nil counts.
 	NewID func() string
 
@@ -167,6 +171,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Dir == "" {
 		o.Dir, _ = os.Getwd() // fails only if the directory is gone: then Start says what is missing
+	}
+	if o.Host == nil {
+		o.Host = NoHost
 	}
 	if o.NewID == nil {
 		var n atomic.Int64

@@ -15,6 +15,7 @@ type Client struct {
 	carries bool      // an output had an exit status
 	runs    bool      // a command certainly ran, and its last output had none
 	buffer  buffer    // what it does with an output that it has given out
+	unseen  int       // commands that it ran, and that were not seen on this host; negative: one was
 }
 
 // idleRate is how many reads of outputs that nobody waits for are made in a
@@ -79,4 +80,26 @@ func (c *Client) outputs() buffer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.buffer
+}
+
+// saw notes whether a command that the client was running was seen on this host, and
+// returns the same.
+func (c *Client) saw(seen bool) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case seen:
+		c.unseen = -1
+	case c.unseen >= 0:
+		c.unseen++
+	}
+	return seen
+}
+
+// elsewhere reports whether the client's commands run on another host, as far as can
+// be seen.
+func (c *Client) elsewhere() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.unseen >= maxUnseen
 }

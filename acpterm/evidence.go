@@ -37,6 +37,10 @@ type evidence struct {
 	shown    status        // the most that an output told
 	output   bool          // there was output
 
+	seen  bool            // its processes were seen on this host, before the kill
+	found []terminal.Proc // of them, those that the client had not ended
+	left  []terminal.Proc // of them, those that could not be ended here
+
 	stage stage
 	early bool // it said that the command has ended, and not how, before the kill
 
@@ -127,9 +131,9 @@ func (e *evidence) verdict(why ending, silent bool) (terminal.Outcome, terminal.
 		how := fmt.Errorf("acpterm: %w: the command has ended, it says, and not how", ErrBadReply)
 		return terminal.Unknown, terminal.Exit{}, errors.Join(how, e.outErr)
 	case byTimeout:
-		return terminal.TimedOut, e.exit, errors.Join(e.notEnded(), e.outErr)
+		return terminal.TimedOut, e.exit, errors.Join(e.notEnded(), survivors(e.found, e.left), e.outErr)
 	case byStop, byImpatience:
-		return terminal.Stopped, e.exit, errors.Join(e.notEnded(), e.outErr)
+		return terminal.Stopped, e.exit, errors.Join(e.notEnded(), survivors(e.found, e.left), e.outErr)
 	case unwatched:
 		return terminal.Failed, e.exit, errors.Join(e.waitErr, e.outErr, e.killErr)
 	case byOblivion:
@@ -152,12 +156,28 @@ func (e *evidence) verdict(why ending, silent bool) (terminal.Outcome, terminal.
 // or nil if it is.
 func (e *evidence) notEnded() error {
 	switch {
-	case e.exit.Known() || e.killErr == nil && e.stage == confirmed:
+	case e.exit.Known(), e.killErr == nil && e.stage == confirmed:
 		return nil
+	case e.seen && len(e.left) == 0:
+		return nil // none of its processes is there any more
 	case e.killErr != nil:
 		return e.killErr
 	}
 	return fmt.Errorf("acpterm: %s: %w", acp.ClientMethodTerminalKill, errNotSaid)
+}
+
+// survivors returns the processes of the command that run on after its end: nil if
+// that is not known, empty for none.
+func (e *evidence) survivors() []terminal.Proc {
+	switch {
+	case e.stage == unharmed:
+		return nil // nobody has looked
+	case e.seen && len(e.left) > 0:
+		return e.left
+	case e.seen, e.profile.KillsTree && e.notEnded() == nil:
+		return []terminal.Proc{}
+	}
+	return nil
 }
 
 // proven reports that something else than the answer to terminal/wait_for_exit

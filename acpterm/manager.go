@@ -3,11 +3,13 @@ package acpterm
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coder/acp-go-sdk"
@@ -23,6 +25,8 @@ type Manager struct {
 	peer     peer
 	options  Options
 	releases releases // the client's terminals that are not released
+	tags     string   // the tags of all commands begin with it
+	tagged   atomic.Int64
 
 	mu sync.Mutex
 	// guards following
@@ -45,6 +49,7 @@ func newManager(p peer, o Options) *Manager {
 	m := &Manager{
 		peer:     p,
 		options:  o,
+		tags:     rand.Text() + ".",
 		kept:     shelf.New(o.MaxTerminals, func(*term) {}),
 		creating: make(map[*creation]struct{}),
 		live:     make(map[*term]struct{}),
@@ -113,7 +118,8 @@ func (m *Manager) start(ctx context.Context, p peer, cmd terminal.Command, hooks
 		return nil, p.failure(ctx, acp.ClientMethodTerminalCreate, errStopWaiting)
 	}
 	cmd = cmd.Clone()
-	req, err := m.request(p, cmd)
+	tag := m.nextTag()
+	req, err := m.request(p, cmd, tag)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +131,7 @@ func (m *Manager) start(ctx context.Context, p peer, cmd terminal.Command, hooks
 		m.unreserve()
 		return nil, err
 	}
-	t := m.adopt(p, cmd, r, *req.OutputByteLimit)
+	t := m.adopt(p, cmd, r, *req.OutputByteLimit, tag)
 	m.show(ctx, t, hooks.Created)
 	return t, nil
 }
@@ -283,10 +289,11 @@ func (m *Manager) track(c *creation, id string) (*release, error) {
 
 // adopt makes a terminal of what the client created and starts watching it. If
 // the Manager was closed meanwhile the terminal is stopped at once.
-func (m *Manager) adopt(p peer, cmd terminal.Command, r *release, asked int) *term {
+func (m *Manager) adopt(p peer, cmd terminal.Command, r *release, asked int, tag string) *term {
 	t := &term{
 		manager:   m,
 		release:   r,
+		tag:       tag,
 		output:    tail.New(m.limit(cmd)),
 		stream:    m.options.Profile.stream(asked, p.client),
 		wake:      make(chan struct{}, 1),
@@ -413,14 +420,18 @@ func (m *Manager) settleAll() error {
 	}
 	again.Wait()
 	if m.peer.lost() {
+		m.sweep(farewell)
 		return nil
 	}
-	return m.leaks()
+	return m.leaks(m.sweep(terminal.StopGrace))
 }
 
 // leaks returns what is not settled as a *terminal.LeakError, or nil.
-func (m *Manager) leaks() error {
+func (m *Manager) leaks(left []terminal.Proc) error {
 	var leaks []terminal.Leak
+	if len(left) > 0 {
+		leaks = append(leaks, terminal.Leak{What: "process", Procs: left})
+	}
 	for _, r := range m.releases.open() {
 		owner, sent := r.of()
 		leak := terminal.Leak{ID: owner, What: acp.ClientMethodTerminalRelease, Err: errNoAnswer}

@@ -36,6 +36,15 @@ type Profile struct {
 	// be shown, so that no output of the client is known to be whole.
 	LosesTail bool `json:"losesTail,omitempty"`
 
+	// KillsTree says that a kill ends all that the command has started. Otherwise
+	// that is not known of a command that was stopped.
+	KillsTree bool `json:"killsTree,omitempty"`
+
+	// Group has lines run in a process group of their own, to which the shell hands
+	// on the SIGTERM or SIGHUP that it gets. It helps with a client whose kill is
+	// one of these for the shell only, and harms with one that sends SIGKILL.
+	Group bool `json:"group,omitempty"`
+
 	// Asks says that the client asks its user before it creates a terminal, so
 	// that its answer may take minutes.
 	Asks bool `json:"asks,omitempty"`
@@ -301,6 +310,7 @@ func DefaultProfiles() Profiles {
 			},
 		}},
 		{Name: "acpx", Before: "0.11", Profile: Profile{
+			Asks:         true,
 			Signals:      SignalNames,
 			DefaultLimit: 64 << 10,
 			Deviations: []string{
@@ -310,6 +320,8 @@ func DefaultProfiles() Profiles {
 			},
 		}},
 		{Name: "acpx", Profile: Profile{
+			KillsTree:    true,
+			Asks:         true,
 			Signals:      SignalNames,
 			DefaultLimit: 64 << 10,
 			Deviations: []string{
@@ -359,6 +371,7 @@ func DefaultProfiles() Profiles {
 			},
 		}},
 		{Name: "Jupyter AI", Profile: Profile{
+			KillsTree:    true,
 			Signals:      SignalNames,
 			DefaultLimit: 10 << 20,
 			Deviations: []string{

@@ -23,7 +23,7 @@ const maxSnapshot = 3 << 19 // 1.5 MiB
 
 // request returns the terminal/create for cmd, or an error that says what is
 // wrong with it.
-func (m *Manager) request(p peer, cmd terminal.Command) (acp.CreateTerminalRequest, error) {
+func (m *Manager) request(p peer, cmd terminal.Command, tag string) (acp.CreateTerminalRequest, error) {
 	none := acp.CreateTerminalRequest{}
 	if err := cmd.Check(); err != nil {
 		return none, fmt.Errorf("acpterm: %w", err)
@@ -47,9 +47,13 @@ func (m *Manager) request(p peer, cmd terminal.Command) (acp.CreateTerminalReque
 		Cwd:             &dir,
 		OutputByteLimit: &limit,
 	}
-	req.Command, req.Args = m.options.Profile.Form.words(cmd)
+	req.Command, req.Args = m.options.Profile.words(cmd)
 	for _, name := range slices.Sorted(maps.Keys(cmd.Env)) {
 		req.Env = append(req.Env, acp.EnvVariable{Name: name, Value: cmd.Env[name]})
+	}
+	if tag != "" {
+		name, value := m.options.Host.Env(tag)
+		req.Env = append(req.Env, acp.EnvVariable{Name: name, Value: value})
 	}
 	switch line, err := json.Marshal(req); {
 	case err != nil:
@@ -73,26 +77,34 @@ const shell = "/bin/sh"
 // words returns the command and args of terminal/create. A command of ours has no
 // input: clients leave an open pipe or a terminal there, and cat would wait for
 // ever.
-func (f Form) words(cmd terminal.Command) (command string, args []string) {
+func (p Profile) words(cmd terminal.Command) (command string, args []string) {
 	words := cmd.Args
 	switch cmd.Shell {
 	case "", "sh", shell:
 	default:
 		words = []string{cmd.Shell, "-c", cmd.Line}
 	}
-	if f == FormExec && words != nil {
+	if p.Form == FormExec && words != nil {
 		return words[0], words[1:]
 	}
-	line := noInput + ";" + cmd.Line
-	if strings.ContainsAny(line, "#\n") {
-		// Some clients put the line into ( ), of which a comment, or the end of a
-		// here-document, would swallow the ")".
-		line += "\n"
-	}
-	if words != nil {
+	var line string
+	switch {
+	case p.Group:
+		if words == nil {
+			words = []string{shell, "-c", cmd.Line}
+		}
+		line = noInput + ";" + fmt.Sprintf(inGroup, quote(words))
+	case words != nil:
 		line = "exec " + quote(words) + " </dev/null" // exec, so that a kill reaches the program
+	default:
+		line = noInput + ";" + cmd.Line
+		if strings.ContainsAny(cmd.Line, "#\n") {
+			// Some clients put the line into ( ), of which a comment, or the end of
+			// a here-document, would swallow the ")".
+			line += "\n"
+		}
 	}
-	switch f {
+	switch p.Form {
 	case FormLine:
 		return line, nil
 	case FormExec:
@@ -103,6 +115,14 @@ func (f Form) words(cmd terminal.Command) (command string, args []string) {
 
 // noInput empties the standard input of the shell that runs it.
 const noInput = "exec </dev/null"
+
+// inGroup runs words in a process group of their own, where there is a setsid. The
+// shell hands on the signal that it gets, whenever that is, and exits as they do: a
+// wait that the signal has interrupted is made again.
+const inGroup = `command -v setsid >/dev/null||setsid() { "$@"; };` +
+	`p=;t=;trap 't=1;[ $p ]&&{ kill -s TERM -- -$p||kill -s TERM $p; } 2>/dev/null' TERM HUP;` +
+	`setsid %s & p=$!;[ $t ]&&kill -s TERM $p;` +
+	`wait $p;s=$?;while [ $t ];do t=;wait $p;r=$?;[ $r = 127 ]||s=$r;done;exit $s`
 
 // quote quotes every word, plain ones too, so that none of them is an alias, a
 // keyword or an assignment.

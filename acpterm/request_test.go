@@ -1,10 +1,12 @@
 package acpterm
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -14,6 +16,12 @@ import (
 // Whatever a client makes of the portable form, with whatever shell, the command
 // is run once, as it is, and its input is empty although the client leaves it open.
 func TestPortableFormInRealShells(t *testing.T) {
+	for _, group := range []bool{false, true} {
+		testForm(t, Profile{Group: group})
+	}
+}
+
+func testForm(t *testing.T, p Profile) {
 	for _, test := range []struct {
 		name   string
 		cmd    terminal.Command
@@ -31,8 +39,8 @@ func TestPortableFormInRealShells(t *testing.T) {
 		{"a comment", terminal.Command{Line: "echo a # b"}, "a\n", 0},
 		{"input once more", terminal.Command{Line: "read x; echo $?"}, "1\n", 0},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			command, args := FormPortable.words(test.cmd)
+		t.Run(fmt.Sprintf("%s, group %v", test.name, p.Group), func(t *testing.T) {
+			command, args := p.words(test.cmd)
 			pasted := strings.Join(append([]string{command}, args...), " ")
 			for _, shell := range realShells(t) {
 				for how, argv := range map[string][]string{
@@ -48,6 +56,49 @@ func TestPortableFormInRealShells(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The SIGTERM of a client that knows the shell only reaches all of a line that is in
+// a group of its own, and the shell exits when that has ended, as it did.
+func TestGroupInRealShells(t *testing.T) {
+	if _, err := exec.LookPath("setsid"); err != nil {
+		if os.Getenv("TERMBRIDGE_REAL") != "" {
+			t.Fatal("TERMBRIDGE_REAL is set, and there is no setsid")
+		}
+		t.Skip("without setsid, which is not installed, a line has no group of its own")
+	}
+	command, args := Profile{Group: true}.words(terminal.Command{Line: "trap 'echo bye; exit 7' TERM; sh -c 'echo ready; sleep 60; echo late' & wait"})
+	pasted := strings.Join(append([]string{command}, args...), " ")
+	for _, shell := range realShells(t) {
+		for how, argv := range map[string][]string{
+			"executed": append(append([]string{}, shell...), args...),
+			"pasted":   append(append([]string{}, shell...), "-c", pasted),
+		} {
+			cmd := exec.Command(argv[0], argv[1:]...)
+			out, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			ready := make([]byte, len("ready\n"))
+			if _, err := io.ReadFull(out, ready); err != nil {
+				t.Fatalf("%s by %q: %v", how, shell, err)
+			}
+			hung := time.AfterFunc(20*time.Second, func() {
+				t.Errorf("%s by %q: it does not end", how, shell)
+				cmd.Process.Kill()
+			})
+			cmd.Process.Signal(syscall.SIGTERM)
+			rest, _ := io.ReadAll(out) // to the end: nobody holds it any more
+			cmd.Wait()
+			hung.Stop()
+			if string(rest) != "bye\n" || cmd.ProcessState.ExitCode() != 7 {
+				t.Errorf("%s by %q: %q, %v; want bye, and code 7", how, shell, rest, cmd.ProcessState)
+			}
+		}
 	}
 }
 

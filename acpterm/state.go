@@ -99,6 +99,10 @@ type StateOptions struct {
 	// user first; negative is no bound.
 	CreateTimeout time.Duration
 
+	// Host finds what the client leaves behind of a command that is stopped on the
+	// agent's own host, and ends it; nil is [NoHost].
+	Host Host
+
 	// Logger gets what callers are not told; nil discards it.
 	Logger *slog.Logger
 }
@@ -133,6 +137,7 @@ func NewStateWithOptions(options *StateOptions) *State {
 		OutputLimit:   DefaultMaxBytes,
 		CreateTimeout: o.CreateTimeout,
 		Profile:       o.Profile,
+		Host:          o.Host,
 		NewID:         func() string { return "cmd-" + strconv.FormatInt(ids.Add(1), 10) },
 		Logger:        o.Logger,
 	})

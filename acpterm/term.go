@@ -19,6 +19,7 @@ import (
 type term struct {
 	manager *Manager
 	release *release
+	tag     string       // of its processes; "" if they cannot be found
 	output  *tail.Buffer // what was seen, written by run
 	stream  stream       // used by run only
 

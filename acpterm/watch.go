@@ -32,6 +32,10 @@ const (
 	// leaves time for its release.
 	endTimeout = terminal.SettleTimeout - terminal.ReleaseTimeout
 
+	// aftermath is how long the processes of a command have to end after the
+	// client's answer to the kill, before those that live on are ended here.
+	aftermath = 100 * time.Millisecond
+
 	// maxFailures is after how many reads that failed in a row the client is
 	// asked whether it still knows the terminal.
 	maxFailures = 3
@@ -371,13 +375,15 @@ func (w *watch) lastOutput(deadline time.Time, confirm bool) {
 	}
 }
 
-// end ends the command: it kills it, waits a little for how it ended, and reads
-// what there is. All of it takes at most endTimeout. If the client refuses to kill
+// end ends the command: it kills it, waits a little for how it ended, ends what the
+// client has left of it on this host, and reads what there is. All of it takes at most
+// endTimeout, but for processes that cannot be killed. If the client refuses to kill
 // it, the release must do so, and soon.
 func (w *watch) end(why ending) {
 	deadline := time.Now().Add(endTimeout)
 	w.phase = killing
 	p := w.current()
+	w.ev.seen = w.manager.sight(p, w.tag)
 	w.ev.kill(w.failure(acp.ClientMethodTerminalKill, errNoAnswer))
 	w.kill = call(w.ctx, p, p.conn.KillTerminal, acp.KillTerminalRequest{SessionId: p.session, TerminalId: w.term.release.id})
 	if w.waiting == 0 {
@@ -385,9 +391,16 @@ func (w *watch) end(why ending) {
 	}
 	w.poll.soon() // the end may show in the output only
 	mute := why == inSilence || why == unwatched
-	w.until(time.Now().Add(terminal.KillTimeout), func() bool {
+	over := func() bool {
 		return w.kill == nil && (mute || w.ev.killErr != nil || w.ev.stage == confirmed || w.ev.forgotten())
-	})
+	}
+	limit := time.Now().Add(terminal.KillTimeout)
+	if w.ev.seen {
+		w.until(limit, func() bool { return w.kill == nil })
+		w.until(first(limit, time.Now().Add(aftermath)), over)
+		w.ev.found, w.ev.left = w.manager.options.Host.End(w.tag, first(limit, time.Now().Add(terminal.StopGrace)))
+	}
+	w.until(limit, over)
 	refused := w.kill == nil && w.ev.killErr != nil
 	if !w.ev.forgotten() {
 		w.lastOutput(deadline, !refused && !w.ev.profile.CompleteAtExit)
@@ -415,7 +428,7 @@ func (w *watch) finish(why ending) {
 	w.output.Close()
 	outcome, exit, err := w.ev.verdict(why, client.silent())
 	w.update(func(i *terminal.Info) {
-		i.Outcome, i.Exit, i.Err, i.Ended = outcome, exit, err, time.Now()
+		i.Outcome, i.Exit, i.Err, i.Ended, i.Left = outcome, exit, err, time.Now(), w.ev.survivors()
 	})
 	w.stream = stream{} // its memory
 	w.answer(seen{err: err})

@@ -111,6 +111,10 @@ type Options struct {
 	// execenv.Env{}.InheritSafe(): the agent's own without its secrets.
 	Env *execenv.Env
 
+	// Host finds what the client leaves behind of its commands on this host, and
+	// ends it; nil is execenv.Tagged, [acpterm.NoHost] looks for nothing.
+	Host acpterm.Host
+
 	// NewID makes the ids of terminals of both routes; each is used once. Nil
 	// counts. A Manager that Local makes must not make the same ids.
 	NewID func() string
@@ -183,6 +187,9 @@ func newBridge(options *Options) *Bridge {
 		o.ResultLimit = terminal.DefaultResultLimit
 	}
 	o.ResultLimit = min(o.ResultLimit, maxResult)
+	if o.Host == nil {
+		o.Host = execenv.Tagged{}
+	}
 	if o.NewID == nil {
 		var n atomic.Int64
 		o.NewID = func() string { return "t" + strconv.FormatInt(n.Add(1), 10) }

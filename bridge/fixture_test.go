@@ -12,6 +12,7 @@ import (
 	"time"
 
 	acp "github.com/coder/acp-go-sdk"
+	"github.com/termbridge/termbridge/acpterm"
 	"github.com/termbridge/termbridge/bridge"
 	"github.com/termbridge/termbridge/fakeconn"
 	"github.com/termbridge/termbridge/terminal"
@@ -76,6 +77,9 @@ func open(t *testing.T, k kind, o *bridge.Options) *world {
 	var opts bridge.Options
 	if o != nil {
 		opts = *o
+	}
+	if opts.Host == nil {
+		opts.Host = acpterm.NoHost // the client's processes are none
 	}
 	if opts.Local == nil {
 		opts.Local = func(acp.SessionId) terminal.Manager { return w.local }

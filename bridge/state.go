@@ -64,6 +64,7 @@ func newState(b *Bridge, id acp.SessionId, cwd string) *State {
 		OutputLimit:  b.opts.ResultLimit,
 		Profile:      b.profile,
 		Client:       &b.client,
+		Host:         b.opts.Host,
 		NewID:        b.opts.NewID,
 		Logger:       b.opts.Logger,
 	})

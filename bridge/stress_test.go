@@ -17,6 +17,7 @@ import (
 
 	acp "github.com/coder/acp-go-sdk"
 
+	"github.com/termbridge/termbridge/acpterm"
 	"github.com/termbridge/termbridge/bridge"
 	"github.com/termbridge/termbridge/terminal"
 	"github.com/termbridge/termbridge/terminal/memterm"
@@ -187,6 +188,7 @@ func newRoundOf(t *testing.T, seed uint64, k kind, rough int) *round {
 		init.ClientCapabilities.Meta = map[string]any{"terminal_output": true}
 	}
 	r.b = bridge.New(r.c.conn(), init, &bridge.Options{
+		Host: acpterm.NoHost,
 		Local: func(id acp.SessionId) terminal.Manager {
 			n := 0
 			return memterm.New(&memterm.Options{Programs: r.programs(), MaxTerminals: 1000, NewID: func() string {

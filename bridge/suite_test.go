@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 
 	acp "github.com/coder/acp-go-sdk"
+	"github.com/termbridge/termbridge/acpterm"
 	"github.com/termbridge/termbridge/bridge"
 	"github.com/termbridge/termbridge/fakeconn"
 	"github.com/termbridge/termbridge/terminal"
@@ -20,6 +21,7 @@ func managed(t terminaltest.T, o bridge.Options, l terminaltest.Limits, of func(
 		Memterm:    &memterm.Options{MaxTerminals: 1000},
 	})
 	o.MaxTerminals = l.MaxTerminals
+	o.Host = acpterm.NoHost
 	o.Local = func(acp.SessionId) terminal.Manager {
 		return memterm.New(&memterm.Options{
 			Programs:     terminaltest.Programs(),

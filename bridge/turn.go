@@ -269,7 +269,10 @@ func (t *Turn) owned() (open []*command) {
 func unconfirmed(info terminal.Info) bool {
 	switch info.Outcome {
 	case terminal.Stopped, terminal.Cancelled, terminal.TimedOut:
-		return len(info.Left) > 0 || info.Err != nil && !info.Exit.Known()
+		if info.Left != nil {
+			return len(info.Left) > 0
+		}
+		return info.Err != nil && !info.Exit.Known()
 	}
 	return false
 }

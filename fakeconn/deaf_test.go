@@ -10,6 +10,7 @@ import (
 
 	"github.com/coder/acp-go-sdk"
 
+	"github.com/termbridge/termbridge/acpterm"
 	"github.com/termbridge/termbridge/bridge"
 	"github.com/termbridge/termbridge/fakeconn"
 	"github.com/termbridge/termbridge/terminal"
@@ -66,6 +67,7 @@ func deaf(t *testing.T, c cell) bool {
 		Allow:    []fakeconn.Rule{fakeconn.RuleRelease}, // judged below, by what Close reports
 	})
 	agent.b = bridge.New(client.Conn(), client.Init(), &bridge.Options{
+		Host:  acpterm.NoHost,
 		Local: func(acp.SessionId) terminal.Manager { return local },
 	})
 	var err error

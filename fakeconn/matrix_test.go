@@ -274,6 +274,7 @@ func newStage(t *testing.T, c cell) *stage {
 		Agent:    func(*acp.AgentSideConnection) acp.Agent { return s.agent },
 	})
 	s.agent.b = bridge.New(s.c.Conn(), s.c.Init(), &bridge.Options{
+		Host:  acpterm.NoHost,
 		Local: func(acp.SessionId) terminal.Manager { return s.local },
 	})
 	var err error

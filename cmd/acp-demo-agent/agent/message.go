@@ -69,6 +69,9 @@ func fenced(output string) string {
 // describe says in one line how a command stands.
 func describe(title string, r Report) string {
 	s := code(title) + " " + howItStands(r)
+	if r.Unknown && !r.unconfirmed() {
+		s += "; whether all that it had started has ended, the client does not say"
+	}
 	if r.Error != "" && r.Outcome != terminal.Failed && r.Error != errTurnCancelled.Error() {
 		s += ": " + r.Error
 	}

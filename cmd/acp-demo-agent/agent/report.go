@@ -34,6 +34,12 @@ type Report struct {
 	// Error says why the line could not be done, or why the outcome is not
 	// known.
 	Error string `json:"error,omitempty"`
+
+	// Unknown reports that the command was stopped in the client, and that nobody
+	// knows whether all that it had started has ended.
+	Unknown bool `json:"survivorsUnknown,omitempty"`
+
+	gone bool // nothing of it is left, whatever else is not known
 }
 
 // A ReadReport is the rawOutput of output: where the next output goes on.
@@ -78,6 +84,16 @@ func (r *Report) setExit(outcome terminal.Outcome, exit terminal.Exit) {
 	}
 }
 
+// setLeft sets what is known of the processes that the command has left; nil is
+// nothing. Call it after setExit.
+func (r *Report) setLeft(left []terminal.Proc) {
+	switch r.Outcome {
+	case terminal.Stopped, terminal.TimedOut, terminal.Cancelled:
+		r.Unknown = r.TerminalID != "" && left == nil
+		r.gone = left != nil && len(left) == 0
+	}
+}
+
 // setOutput makes plain the output, cut to its tail so that its JSON takes at
 // most budget bytes.
 func (r *Report) setOutput(plain string, truncated bool, budget int) {
@@ -95,7 +111,7 @@ func (r *Report) setError(err error) {
 // unconfirmed reports that the command was stopped, and that nobody has said that
 // it has ended.
 func (r *Report) unconfirmed() bool {
-	return r.ID != "" && r.Error != "" && r.ExitCode == nil && r.Signal == nil
+	return r.ID != "" && r.Error != "" && r.ExitCode == nil && r.Signal == nil && !r.gone
 }
 
 // helpReport is the Report of help, which runs nothing and succeeds.
@@ -110,6 +126,7 @@ func report(info terminal.Info, p bridge.Presentation, terminalID string) Report
 		DurationMS: milliseconds(info.RunTime()),
 	}
 	r.setExit(info.Outcome, info.Exit)
+	r.setLeft(info.Left)
 	r.setError(info.Err)
 	return r
 }

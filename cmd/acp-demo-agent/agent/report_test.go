@@ -40,6 +40,7 @@ func TestDescribe(t *testing.T) {
 		{Report{Outcome: terminal.Exited, DurationMS: 1}, "`x` ended, with an unknown exit code after 1ms.\n"},
 		{Report{Outcome: terminal.Signalled, Signal: new("SIGSEGV"), DurationMS: 61_400}, "`x` was ended by SIGSEGV after 1m1s.\n"},
 		{Report{Outcome: terminal.TimedOut, DurationMS: 2000}, "`x` reached its timeout and was stopped after 2s; what it had written is kept.\n"},
+		{Report{Outcome: terminal.TimedOut, DurationMS: 2000, Unknown: true}, "`x` reached its timeout and was stopped after 2s; what it had written is kept; whether all that it had started has ended, the client does not say.\n"},
 		{Report{Outcome: terminal.StoppedByClient}, "`x` was stopped in the client after 0s.\n"},
 		{Report{Outcome: terminal.ConnectionLost}, "`x` was lost with the connection after 0s; what became of it is unknown.\n"},
 		{Report{Outcome: terminal.Unknown, Error: "no reply"}, "`x` ended after 0s; nobody could say how: no reply.\n"},

@@ -215,6 +215,7 @@ func (t *turn) exec(ctx context.Context, call *bridge.Call, req request) {
 		DurationMS: milliseconds(result.Duration),
 	}
 	r.setExit(result.Outcome, result.Exit)
+	r.setLeft(result.Left)
 	budget := outputBudget
 	if r.Transport == bridge.PresentText {
 		budget = outputTextBudget
