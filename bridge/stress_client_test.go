@@ -96,7 +96,8 @@ type clientSession struct {
 	prompts map[*prompting]bool // not answered
 	begun   bool                // there was one
 	closed  bool                // by the agent, at closedAt
-	cancels sync.WaitGroup      // of the agent's Cancel, for which the next prompt waits
+	cancels int                 // calls of the agent's Cancel, for which the next prompt waits
+	idle    chan struct{}       // closed when there are none any more; nil before the first
 
 	closedAt time.Time
 }
@@ -376,12 +377,20 @@ func request[R any](ctx context.Context, c *scripted, method string, look func()
 		return none, err
 	}
 	f := c.fate(method, k)
+	c.mu.Lock()
+	if closed(c.broken) { // end may be waiting already
+		c.mu.Unlock()
+		return none, errBroken
+	}
+	c.answers.Add(1)
+	c.mu.Unlock()
 	type reply struct {
 		value R
 		err   error
 	}
 	answer := make(chan reply, 1)
-	c.answers.Go(func() {
+	go func() {
+		defer c.answers.Done()
 		if pause(c.ctx, f.before) != nil {
 			return
 		}
@@ -403,7 +412,7 @@ func request[R any](ctx context.Context, c *scripted, method string, look func()
 		c.r.note("← %s of %s: %s (%v)", method, k.name, answerOf(a.value, a.err), f)
 		c.mu.Unlock()
 		answer <- a
-	})
+	}()
 	gone := &acp.RequestError{Code: -32603, Message: "Internal error", Data: map[string]any{"error": "peer disconnected before response"}}
 	select {
 	case a := <-answer:
@@ -866,9 +875,12 @@ func (c *scripted) prompt(x *actor, name string, newest bool, f turn) {
 		return
 	}
 	s := c.session(x.id)
-	c.mu.Unlock()
-	s.cancels.Wait()
-	c.mu.Lock()
+	for s.cancels > 0 {
+		idle := s.idle
+		c.mu.Unlock()
+		<-idle
+		c.mu.Lock()
+	}
 	for o := range s.prompts {
 		switch {
 		case c.wire != nil: // what then is cancelled is for the wire to say
@@ -941,8 +953,16 @@ func (c *scripted) cancel(rng *rand.Rand, x *actor) {
 	c.mu.Lock()
 	c.r.note("session/cancel of %s", x.id)
 	s := c.session(x.id)
-	s.cancels.Add(1)
-	defer s.cancels.Done()
+	if s.cancels++; s.cancels == 1 {
+		s.idle = make(chan struct{})
+	}
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if s.cancels--; s.cancels == 0 {
+			close(s.idle)
+		}
+	}()
 	open := make([]*prompting, 0, len(s.prompts))
 	for p := range s.prompts {
 		open = append(open, p)
