@@ -132,7 +132,7 @@ func TestInputStateOfPolledPipes(t *testing.T) {
 		{"python3", "exec python3 -c 'import select, sys; select.select([sys.stdin], [], [])'", terminal.Likely, false},
 		{"setsid", "setsid -w cat; :", terminal.Certain, false},
 		{"sleep", "sleep 50 | cat", terminal.NoCertainty, false},
-		{"python3", "exec python3 -c 'import select, socket; select.select([socket.socket()], [], [], 50)'", terminal.NoCertainty, false},
+		{"python3", "exec python3 -c 'import select, socket; s = socket.socketpair(); select.select([s[0]], [], [], 50)'", terminal.NoCertainty, false},
 		{"node", "exec node -e 'setTimeout(() => {}, 50000)'", terminal.NoCertainty, false},
 	} {
 		t.Run(c.line, func(t *testing.T) {

@@ -296,7 +296,17 @@ func TestTags(t *testing.T) {
 		"none":          {[]string{"A=" + markName + "=X.1,"}, "", tagsShown},
 		"empty":         {[]string{}, "", tagsHidden},
 	} {
-		if tags, state := start(c.env...).tags(false); string(tags) != c.tags || state != c.state {
+		// Right after the exec the environment is not there yet.
+		p := start(c.env...)
+		tags, state := p.tags(false)
+		for range 500 {
+			if string(tags) == c.tags && state == c.state {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+			tags, state = p.tags(false)
+		}
+		if string(tags) != c.tags || state != c.state {
 			t.Errorf("%s: got %q, %v, want %q, %v", name, tags, state, c.tags, c.state)
 		}
 	}

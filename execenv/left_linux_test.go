@@ -347,9 +347,7 @@ func TestNoStrangerIsKilled(t *testing.T) {
 		if left := r.StopTree(100 * time.Millisecond); left == nil || len(left) > 0 {
 			t.Errorf("%s: left %#v", way, left)
 		}
-		if got := alive(nap); len(got) > 0 {
-			t.Errorf("%s: still alive: %q", way, got)
-		}
+		untilAlive(t, nap, 0)
 		if err := l.Close(); err != nil {
 			t.Error(err)
 		}
