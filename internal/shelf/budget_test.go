@@ -112,6 +112,30 @@ func TestBudgetEvicts(t *testing.T) {
 	v.check([]string{"c", "d"}, []string{"b", "a"})
 }
 
+// Whoever has more than the share takes nothing from others, and what has ended is
+// given up whole or left alone.
+func TestBudgetTakesFromLiveOnly(t *testing.T) {
+	v := newVault(t, 10, 100*kb)
+	v.start("ended", "a", "b", "c")
+	v.want("ended", 45*kb, 45*kb)
+	v.want("a", 45*kb, 45*kb)
+	v.want("b", 10*kb, 10*kb)
+	v.end("ended")
+	share := v.limit / 3
+	v.want("b", 70*kb, 45*kb-share) // not to be had in full
+	if a, ended := v.size[v.term("a")], v.size[v.term("ended")]; a != share || ended != 45*kb {
+		t.Errorf("a keeps %d, want its share of %d; what has ended keeps %d", a, share, ended)
+	}
+	v.check([]string{"ended", "a", "b", "c"}, nil)
+
+	v = newVault(t, 10, 100*kb)
+	v.start("a", "b", "c")
+	v.want("a", 60*kb, 60*kb)
+	v.want("b", 40*kb, 40*kb)
+	v.want("b", 8*kb, 0) // a has more over the share, and b has its own
+	v.want("c", 8*kb, 8*kb)
+}
+
 // An output that is in use just now does not shrink, and nobody waits for it.
 func TestBudgetOfABusyOutput(t *testing.T) {
 	v := newVault(t, 10, 100*kb)
