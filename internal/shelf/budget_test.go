@@ -117,13 +117,12 @@ func TestBudgetEvicts(t *testing.T) {
 func TestBudgetTakesFromLiveOnly(t *testing.T) {
 	v := newVault(t, 10, 100*kb)
 	v.start("ended", "a", "b", "c")
-	v.want("ended", 45*kb, 45*kb)
-	v.want("a", 45*kb, 45*kb)
-	v.want("b", 10*kb, 10*kb)
+	v.want("ended", 50*kb, 50*kb)
+	v.want("a", 40*kb, 40*kb)
 	v.end("ended")
 	share := v.limit / 3
-	v.want("b", 70*kb, 45*kb-share) // not to be had in full
-	if a, ended := v.size[v.term("a")], v.size[v.term("ended")]; a != share || ended != 45*kb {
+	v.want("b", 70*kb, 10*kb+40*kb-share) // not to be had in full
+	if a, ended := v.size[v.term("a")], v.size[v.term("ended")]; a != share || ended != 50*kb {
 		t.Errorf("a keeps %d, want its share of %d; what has ended keeps %d", a, share, ended)
 	}
 	v.check([]string{"ended", "a", "b", "c"}, nil)
