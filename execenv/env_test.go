@@ -50,6 +50,8 @@ func TestEnv(t *testing.T) {
 		{"so does a tool on the workspace", execenv.ClassWorkspaceTool.Env(), basics},
 		{"a shell gets all but secrets", execenv.ClassShell.Env(), harmless},
 		{"so does a hook of the user", execenv.ClassUserHook.Env(), harmless},
+		{"and what was evolved", execenv.ClassEvolve.Env(), harmless},
+		{"unless that is what is asked for", execenv.ClassShell.Env().Inherit(), append(secrets, harmless...)},
 		{"git on the memory gets what git and ssh need", execenv.ClassMemoryGit.Env(), append([]string{"SSH_AUTH_SOCK=/s", "GIT_AUTHOR_NAME=n"}, basics...)},
 	} {
 		slices.Sort(c.want)
