@@ -306,7 +306,7 @@ func TestARealClientThatKillsTheShellOnly(t *testing.T) {
 	if err != nil && !errors.Is(err, exec.ErrNotFound) {
 		t.Fatal(err)
 	}
-	for _, line := range strings.Split(string(list), "\n") {
+	for line := range strings.SplitSeq(string(list), "\n") {
 		for _, mine := range []string{"sleep 361", "sleep 0.362", "sleep 363"} {
 			if strings.TrimSpace(line) == mine {
 				t.Errorf("it runs on: %s", line)
