@@ -3,7 +3,10 @@ package acpterm
 import (
 	"context"
 	"errors"
+	"strconv"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coder/acp-go-sdk"
@@ -75,6 +78,7 @@ func TestVerdict(t *testing.T) {
 		{"the kill is not answered, and it ended", []step{running, kill, signalled}, byStop, false, terminal.Stopped, killed9, nil},
 		{"the kill is refused", []step{running, kill, killRefused}, byTimeout, false, terminal.TimedOut, unknown, []error{no}},
 		{"the kill is refused, it ended, and not how", []step{running, kill, killRefused, waitedVoid}, byStop, false, terminal.Stopped, unknown, []error{no}},
+		{"the kill is refused, and nothing of it runs on this host", []step{func(e *evidence) { e.seen = true }, kill, killRefused}, byStop, false, terminal.Stopped, unknown, nil},
 		{"stopped, and the output cannot be read", []step{kill, killOK, signalled, readFailed}, byStop, false, terminal.Stopped, killed9, []error{never}},
 
 		{"the connection is lost", []step{running, wrote}, byLoss, false, terminal.ConnectionLost, unknown, []error{terminal.ErrConnectionLost}},
@@ -168,6 +172,63 @@ func TestAnAnswerCountsBeforeABound(t *testing.T) {
 			t.Fatal("a release that was answered is sent again")
 		}
 	}
+}
+
+// A Manager keeps nothing of commands whose releases were answered late, and a State
+// nothing of a session that was cleaned up.
+func TestWhatIsOverIsLetGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &lateClient{}
+		m := newManager(newPeer(c, "s", new(Client)), Options{Dir: "/"})
+		for range 10 {
+			if _, err := m.Start(t.Context(), terminal.Command{Line: "true"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Minute)
+		if open := m.releases.open(); len(m.live) > 0 || len(open) > 0 || len(m.creating) > 0 {
+			t.Errorf("%d live, %d to be released, %d being created", len(m.live), len(open), len(m.creating))
+		}
+		s := NewState()
+		for range 10 {
+			if _, err := s.Exec(t.Context(), c, "s", "", "true", "/", 0); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.StartBackground(t.Context(), c, "s", "true", "/", ""); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+		}
+		s.CleanupPending(t.Context(), c, "s")
+		s.CleanupBackground(t.Context(), c, "s")
+		time.Sleep(time.Minute)
+		if kept, open := s.manager.kept.List(), s.manager.releases.open(); len(kept) > 0 || len(open) > 0 || len(s.manager.live) > 0 || len(s.clients) > 1 {
+			t.Errorf("%d kept, %d to be released, %d live, %d clients", len(kept), len(open), len(s.manager.live), len(s.clients))
+		}
+	})
+}
+
+// A lateClient's commands end at once, and it answers a release after ten seconds.
+type lateClient struct {
+	Conn
+	n atomic.Int64
+}
+
+func (c *lateClient) CreateTerminal(context.Context, acp.CreateTerminalRequest) (acp.CreateTerminalResponse, error) {
+	return acp.CreateTerminalResponse{TerminalId: strconv.FormatInt(c.n.Add(1), 10)}, nil
+}
+
+func (c *lateClient) WaitForTerminalExit(context.Context, acp.WaitForTerminalExitRequest) (acp.WaitForTerminalExitResponse, error) {
+	return acp.WaitForTerminalExitResponse{ExitCode: new(0)}, nil
+}
+
+func (c *lateClient) TerminalOutput(context.Context, acp.TerminalOutputRequest) (acp.TerminalOutputResponse, error) {
+	return acp.TerminalOutputResponse{ExitStatus: &acp.TerminalExitStatus{ExitCode: new(0)}}, nil
+}
+
+func (c *lateClient) ReleaseTerminal(context.Context, acp.ReleaseTerminalRequest) (r acp.ReleaseTerminalResponse, err error) {
+	time.Sleep(10 * time.Second)
+	return r, err
 }
 
 func TestReleases(t *testing.T) {

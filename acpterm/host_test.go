@@ -98,6 +98,8 @@ func TestWhatTheClientLeavesIsEnded(t *testing.T) {
 					}
 					if got := fmt.Sprint(info.Err); (info.Err == nil) != (test.err == "") || !strings.Contains(got, test.err) {
 						f.Errorf("the error is %v, want %q", info.Err, test.err)
+					} else if strings.Contains(test.err, "ended here") && strings.Contains(got, kill) {
+						f.Errorf("all was ended here, and the error is %v", info.Err)
 					}
 					for _, l := range f.c.Lines() {
 						if l.Method == create && l.Kind == fakeconn.Request && strings.Contains(l.Raw, `"name":"TAG"`) != test.tagged {

@@ -87,7 +87,7 @@ func TestDocumentedProfiles(t *testing.T) {
 // table is docs/clients.md's table of rows.
 func table(ps acpterm.Profiles) string {
 	var b strings.Builder
-	b.WriteString("| Client | Versions | Form | Complete at exit | Default limit | Truncation keeps | Signals | Known deviations |\n|---|---|---|---|---|---|---|---|\n")
+	b.WriteString("| Client | Versions | Form | Complete at exit | Default limit | Truncation keeps | Signals | A kill ends | Asks first | Known deviations |\n|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, p := range ps {
 		versions := "any"
 		switch {
@@ -127,8 +127,15 @@ func table(ps acpterm.Profiles) string {
 		if signals == acpterm.SignalsUnknown {
 			signals = "unknown"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s | %s | %s |\n",
-			p.Name, versions, form, complete, limit, keeps, signals, strings.Join(p.Deviations, "; "))
+		kills, asks := "not surely all", "no"
+		if p.KillsTree {
+			kills = "all"
+		}
+		if p.Asks {
+			asks = "yes"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n",
+			p.Name, versions, form, complete, limit, keeps, signals, kills, asks, strings.Join(p.Deviations, "; "))
 	}
 	return b.String()
 }
