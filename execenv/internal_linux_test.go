@@ -298,13 +298,13 @@ func TestTags(t *testing.T) {
 	} {
 		// Right after the exec the environment is not there yet.
 		p := start(c.env...)
-		tags, state := p.tags(false)
+		tags, state := p.readTags()
 		for range 500 {
 			if string(tags) == c.tags && state == c.state {
 				break
 			}
 			time.Sleep(10 * time.Millisecond)
-			tags, state = p.tags(false)
+			tags, state = p.readTags()
 		}
 		if string(tags) != c.tags || state != c.state {
 			t.Errorf("%s: got %q, %v, want %q, %v", name, tags, state, c.tags, c.state)

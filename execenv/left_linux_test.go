@@ -347,10 +347,10 @@ func TestNoStrangerIsKilled(t *testing.T) {
 		if left := r.StopTree(100 * time.Millisecond); left == nil || len(left) > 0 {
 			t.Errorf("%s: left %#v", way, left)
 		}
-		untilAlive(t, nap, 0)
 		if err := l.Close(); err != nil {
 			t.Error(err)
 		}
+		untilAlive(t, nap, 0)
 		stranger.Process.Signal(syscall.SIGUSR1)
 		if state, err := stranger.Process.Wait(); err != nil || state.Exited() || state.Sys().(syscall.WaitStatus).Signal() != syscall.SIGUSR1 {
 			t.Errorf("%s: the stranger ended with %v, %v: it was killed before", way, state, err)

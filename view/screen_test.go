@@ -325,7 +325,8 @@ func (u user) presses(names ...string) {
 	if err != nil {
 		u.Fatal(err)
 	}
-	if _, err := u.term.WriteInput(u.Context(), keys); err != nil {
+	// A program may leave before the write of its last key has returned.
+	if _, err := u.term.WriteInput(u.Context(), keys); err != nil && !errors.Is(err, terminal.ErrEnded) {
 		u.Fatal(err)
 	}
 }

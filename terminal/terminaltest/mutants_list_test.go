@@ -201,9 +201,13 @@ func readMutants() []mutant {
 			if err != nil || cursor <= out.NextCursor || wait <= 0 || out.EOF() {
 				return t.ReadOutput(ctx, cursor, wait)
 			}
-			time.Sleep(wait)
-			return t.ReadOutput(ctx, terminal.End, 0)
-		}), also: listed("its ctx does not end it", "7-concurrency/goroutines")},
+			select {
+			case <-ctx.Done():
+				return terminal.Output{}, context.Cause(ctx)
+			case <-time.After(wait):
+				return t.ReadOutput(ctx, terminal.End, 0)
+			}
+		})},
 		{rule: rule, name: "behind the end is the start", make: breakRead(func(t terminal.Terminal, ctx context.Context, cursor int64, wait time.Duration) (terminal.Output, error) {
 			if out, err := t.ReadOutput(ctx, terminal.End, 0); err == nil && cursor > out.NextCursor {
 				cursor = 0
