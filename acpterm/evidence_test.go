@@ -186,6 +186,7 @@ func TestWhatIsOverIsLetGo(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if open := m.releases.open(); len(m.live) > 0 || len(open) > 0 || len(m.creating) > 0 {
 			t.Errorf("%d live, %d to be released, %d being created", len(m.live), len(open), len(m.creating))
 		}
@@ -202,6 +203,7 @@ func TestWhatIsOverIsLetGo(t *testing.T) {
 		s.CleanupPending(t.Context(), c, "s")
 		s.CleanupBackground(t.Context(), c, "s")
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if kept, open := s.manager.kept.List(), s.manager.releases.open(); len(kept) > 0 || len(open) > 0 || len(s.manager.live) > 0 || len(s.clients) > 1 {
 			t.Errorf("%d kept, %d to be released, %d live, %d clients", len(kept), len(open), len(s.manager.live), len(s.clients))
 		}
