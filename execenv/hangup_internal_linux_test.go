@@ -15,17 +15,22 @@ import (
 func TestAbsence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
+		var mu sync.Mutex
 		var looks []string
-		again := map[int]bool{} // in which looks there is somebody
+		again := 0 // the look in which there is somebody
 		over := make(chan struct{})
 		a := newAbsence(over, func(f func()) { f() }, func() bool {
+			mu.Lock()
+			defer mu.Unlock()
 			looks = append(looks, fmt.Sprint(time.Since(began).Milliseconds()))
-			return again[len(looks)]
+			return len(looks) == again
 		})
 		check := func(until time.Duration, want ...string) {
 			t.Helper()
 			time.Sleep(until - time.Since(began))
 			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
 			if !slices.Equal(looks, want) {
 				t.Fatalf("looks at %q, want %q", looks, want)
 			}
@@ -34,18 +39,26 @@ func TestAbsence(t *testing.T) {
 		a.wake() // it rested until 15.75
 		a.wake()
 		check(9400*time.Millisecond, "250", "750", "1750", "3750", "7750") // it may still draw
-		again[6] = true
+		mu.Lock()
+		again = 6
+		mu.Unlock()
 		check(9900*time.Millisecond, "250", "750", "1750", "3750", "7750", "9500", "9750") // to see what came of it
+		mu.Lock()
 		looks = nil
+		mu.Unlock()
 		for range 20 { // who writes all the time does not wait
 			a.wake()
 			time.Sleep(100 * time.Millisecond)
 		}
+		mu.Lock()
 		if len(looks) > 0 {
 			t.Errorf("looks at %q in the midst of output", looks)
 		}
+		mu.Unlock()
 		close(over)
 		time.Sleep(time.Hour)
+		mu.Lock()
+		defer mu.Unlock()
 		if len(looks) > 1 {
 			t.Errorf("looks at %q after the end", looks)
 		}

@@ -310,6 +310,7 @@ func TestLateStartsKeepNothing(t *testing.T) {
 			cancel()
 			time.Sleep(2 * time.Minute)
 		}
+		synctest.Wait() // the last is over
 		f.starting = 0
 		term := start(t, m, terminal.Command{Line: "x"})
 		if _, err := term.Stop(t.Context()); err != nil {
