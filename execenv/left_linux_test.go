@@ -334,15 +334,20 @@ func TestNoStrangerIsKilled(t *testing.T) {
 		untilAlive(t, nap, 1) // alive sees the numbers of /proc
 		outer, _, _ := strings.Cut(alive(nap)[0], " ")
 		number, _ := strconv.Atoi(outer)
-		if err := os.WriteFile("/proc/sys/kernel/ns_last_pid", []byte(strconv.Itoa(number-1)), 0); err != nil {
-			t.Skipf("the next process cannot be given a number: %v", err)
-		}
-		stranger := exec.Command("sleep", "60")
-		if err := stranger.Start(); err != nil {
-			t.Fatal(err)
-		}
-		if stranger.Process.Pid != number {
-			t.Errorf("the stranger has the number %d, not %d", stranger.Process.Pid, number)
+		var stranger *exec.Cmd
+		for range 50 { // a new thread of this program may take the number
+			if err := os.WriteFile("/proc/sys/kernel/ns_last_pid", []byte(strconv.Itoa(number-1)), 0); err != nil {
+				t.Skipf("the next process cannot be given a number: %v", err)
+			}
+			stranger = exec.Command("sleep", "60")
+			if err := stranger.Start(); err != nil {
+				t.Fatal(err)
+			}
+			if stranger.Process.Pid == number {
+				break
+			}
+			stranger.Process.Kill()
+			stranger.Wait()
 		}
 		if left := r.StopTree(100 * time.Millisecond); left == nil || len(left) > 0 {
 			t.Errorf("%s: left %#v", way, left)
