@@ -97,12 +97,13 @@ type connection struct {
 	sup   execenv.Session
 	in    io.WriteCloser
 
+	users int // commands that hold a place; guarded by Executor.mu
+
 	writing sync.Mutex // held while a request is written
 
 	mu sync.Mutex
 	// guards following
 	count int // commands so far, for their numbers
-	users int // commands that hold a place; guarded by Executor.mu
 	asked map[string][]chan string
 }
 

@@ -155,8 +155,8 @@ func explainKubectl(text string) error {
 }
 
 // Command runs commands by any other program that takes a command line as the
-// words after its own: systemd-run --pipe --wait, limactl shell VM, wsl --. TTY
-// words go before the command's if a terminal is asked for.
+// words after its own: systemd-run --pipe --wait, limactl shell VM, wsl --. The
+// words are the same with and without a terminal.
 func Command(argv ...string) Launcher {
 	return Launcher{
 		Name: strings.Join(argv, " "),
