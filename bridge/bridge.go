@@ -98,6 +98,11 @@ type Options struct {
 	// many of them may run in the background; 0 is [terminal.MaxBackground].
 	MaxTerminals, MaxBackground int
 
+	// StopAtLimit has ExecFor stop a command that is to go on in the background
+	// while MaxBackground do; otherwise it stays in the foreground until there is a
+	// slot.
+	StopAtLimit bool
+
 	// ResultLimit is the most output in a Result, in bytes; 0 is
 	// [terminal.DefaultResultLimit].
 	ResultLimit int

@@ -224,6 +224,21 @@ func (c *Call) leave(k *command) {
 // see [terminal.Manager] for the errors; a client that refused is an
 // *acp.RequestError, with its own words.
 func (c *Call) Exec(ctx context.Context, cmd terminal.Command) (*Result, error) {
+	return c.ExecFor(ctx, cmd, forever)
+}
+
+// ExecFor is Exec for a command that may take long. A command that still runs after
+// the given time, counted from its start, becomes a background command, as if
+// [Call.StartBackground] had started it, and ExecFor returns: the outcome is
+// [terminal.Running], and the Cursor of the Result is where the next read goes on.
+// Whether it has ended or goes on is decided once, so that the Result and the final
+// status of the Call agree; a command that ends right after that was a background
+// command.
+//
+// While Options.MaxBackground commands run in the background, the command stays in
+// the foreground until it ends or one of them does. With Options.StopAtLimit it is
+// stopped instead: its Result is returned with a [terminal.ErrTooMany].
+func (c *Call) ExecFor(ctx context.Context, cmd terminal.Command, after time.Duration) (*Result, error) {
 	ctx, k, err := c.begin(ctx, cmd, false)
 	if err != nil {
 		return nil, err
@@ -233,12 +248,44 @@ func (c *Call) Exec(ctx context.Context, cmd terminal.Command) (*Result, error) 
 	if err != nil {
 		return nil, err
 	}
-	select {
-	case <-t.Done():
-	case <-ctx.Done():
-	case <-c.s.b.lost:
+	timer := time.NewTimer(after)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+			went, err := c.promote(ctx, k)
+			if went {
+				return c.s.running(k, t)
+			}
+			if err != nil && c.s.b.opts.StopAtLimit {
+				k.cancel(fmt.Errorf("bridge: the command was stopped after %v, as it could not go on in the background: %w", after, err))
+			}
+			timer.Reset(terminal.PollMin)
+			continue
+		case <-t.Done():
+		case <-ctx.Done():
+		case <-c.s.b.lost:
+		}
+		return c.outcome(ctx, k, t)
 	}
-	return c.outcome(ctx, k, t)
+}
+
+// promote makes the command of k, if it runs and nobody ends it, a background
+// command. The error is that there is no slot for one.
+func (c *Call) promote(ctx context.Context, k *command) (bool, error) {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	if k.background {
+		return true, nil // its Call has ended meanwhile
+	}
+	if !k.live() || k.stopping || ctx.Err() != nil {
+		return false, nil
+	}
+	if err := k.entry.TakeSlot(); err != nil {
+		return false, err
+	}
+	k.background = true
+	return true, nil
 }
 
 // outcome is what Exec of the command of k, in the terminal t, returns when its
@@ -247,12 +294,14 @@ func (c *Call) outcome(ctx context.Context, k *command, t terminal.Terminal) (*R
 	s := c.s
 	cause := context.Cause(ctx)
 	lost := s.b.gone()
-	adopted := errors.Is(cause, errAdopted)
-	if !closed(t.Done()) && cause != nil && !lost && !adopted {
+	if !lost && s.view(k).background {
+		return s.running(k, t) // its Call has ended
+	}
+	if !closed(t.Done()) && cause != nil && !lost {
 		s.stopping(k)
 		stop(t)
 	}
-	r, err := s.result(k, t)
+	r, err := s.result(k, t, t.Info())
 	if r.Outcome == terminal.Running || r.Outcome == terminal.Stopped {
 		switch {
 		case lost:
@@ -260,8 +309,6 @@ func (c *Call) outcome(ctx context.Context, k *command, t terminal.Terminal) (*R
 			return r, fmt.Errorf("bridge: %w", terminal.ErrConnectionLost)
 		case cause == nil:
 			return r, errors.Join(t.Info().Err, err)
-		case adopted:
-			return r, err
 		case r.Outcome == terminal.Running:
 			r.Outcome = terminal.Unknown // the stop is not confirmed
 		case c.turnOver() && !errors.Is(cause, errTurnOver):
@@ -326,9 +373,11 @@ func (c *Call) Terminals() []terminal.Terminal {
 // with exit code 0; else completed. A command that runs goes on in the
 // background and belongs to the session.
 //
-// The final content is text, or what the commands have written; but where the
-// card shows a terminal, content is omitted and the terminal stays. End sends
-// once: later calls return what the first did. It returns when the update is
+// The final content is what the commands have written, then text, and why err
+// failed the call if there is no text; but where the card shows a terminal, content
+// is omitted and the terminal stays. What a command writes later in the background
+// is added, as long as its session is open. The final status is sent
+// once: later calls return what the first did. End returns when the update is
 // written, and after [terminal.SettleTimeout] if the client does not read.
 func (c *Call) End(text string, err error) End {
 	return c.end(text, err, terminal.SettleTimeout, false)
@@ -356,8 +405,8 @@ func (c *Call) end(words string, err error, bound time.Duration, orphaned bool) 
 		v.reason = reasonFor(failure)
 	}
 	send := !c.attached || orphaned && c.wasCalled()
-	c.handOver(commands)
 	u, final := c.card.finish(v, send)
+	c.handOver(commands)
 	if !send { // what the agent sends fits a line, too
 		if n, err := updates.Force(c.card.out.Notification(acp.SessionUpdate{ToolCallUpdate: &final})); err == nil {
 			final = *n.Update.ToolCallUpdate
@@ -387,6 +436,9 @@ func (c *Call) close() ([]*command, bool) {
 	for _, k := range c.commands {
 		if k.cancel != nil && k.done == nil {
 			c.failed = true // it has not started, and will not
+		}
+		if k.live() && !k.stopping {
+			k.background = true
 		}
 		if k.cancel != nil {
 			k.cancel(errAdopted)
@@ -434,7 +486,6 @@ func (c *Call) judge(commands []*command, words string, err error) verdict {
 		info := v.info()
 		switch {
 		case v.background:
-		case info.Outcome == terminal.Running && !v.stopping: // promoted
 		case info.Outcome == terminal.Exited && info.Exit.Success():
 		default:
 			status = acp.ToolCallStatusFailed
@@ -457,7 +508,7 @@ func (c *Call) handOver(commands []*command) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, k := range commands {
-		if k.hush != nil && k.pane.how != PresentDisplay {
+		if k.hush != nil && !c.card.goesOn(k.pane) {
 			k.hush()
 		}
 	}

@@ -500,3 +500,162 @@ func TestLocalIsLazy(t *testing.T) {
 		t.Errorf("the local Manager is not closed with the session: %v", err)
 	}
 }
+
+// A command that runs longer than ExecFor waits goes on in the background, with a
+// slot: the Result, the card and the next read agree on that.
+func TestExecFor(t *testing.T) {
+	each(t, func(w *world, k kind) {
+		var r *bridge.Result
+		w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
+			call := t.ToolCall(card("short"))
+			r, err := call.ExecFor(ctx, line("lines 2 1s"), time.Minute)
+			if err != nil || r.Outcome != terminal.Exited || !r.Exit.Success() {
+				w.Errorf("a short command: %+v, %v", r, err)
+			}
+			call.End("", err)
+			return done, nil
+		})
+		w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
+			call := t.ToolCall(card("1"))
+			var err error
+			if r, err = call.ExecFor(ctx, line("lines 20 1s"), 2500*time.Millisecond); err != nil {
+				w.Fatal(err)
+			}
+			check(w, "the status", call.End("goes on as "+r.ID, nil).Status, acp.ToolCallStatusCompleted)
+			return done, nil
+		})
+		check(w, "the outcome", r.Outcome, terminal.Running)
+		check(w, "the exit", r.Exit.Known(), false)
+		contains(w, "the output", r.Output, "line 1\nline 2\n")
+		term, err := w.s.Get(r.ID)
+		if err != nil {
+			w.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		out, err := term.ReadOutput(w.Context(), r.Cursor, 0)
+		if all := r.Output + strings.ReplaceAll(out.Text, "\r", ""); err != nil || !strings.HasPrefix(all, "line 1\nline 2\nline 3\nline 4\nline 5\nline 6\n") {
+			w.Errorf("what was read: %q and %q, %v", r.Output, out.Text, err)
+		}
+		if _, err := terminal.Wait(w.Context(), term); err != nil {
+			w.Error(err)
+		}
+		time.Sleep(5 * time.Second)
+		seen := w.c.Card("1")
+		check(w, "the user's status", seen.Status, acp.ToolCallStatusCompleted)
+		for i := range 20 {
+			contains(w, "what the user sees", seen.Visible(), fmt.Sprintf("line %d", i+1))
+		}
+		if k.presentation == bridge.PresentText {
+			contains(w, "what the user sees", seen.Visible(), "goes on as "+r.ID)
+		}
+	})
+}
+
+// In whatever order the end of a command, the end of its time in the foreground and
+// the end of its Call come: a Result that says that the command goes on is of a
+// completed Call, and one that does not agrees with how the command ended.
+func TestPromotionAtTheSameTime(t *testing.T) {
+	for _, k := range kinds {
+		t.Run(string(k.presentation), func(t *testing.T) {
+			went := 0
+			const runs = 220
+			in(t, k, nil, func(w *world) {
+				for i := range runs {
+					w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
+						call := t.ToolCall(card(acp.ToolCallId(fmt.Sprint(i))))
+						// A client's command counts as ended when its output was read, 50 ms later.
+						after := time.Second + time.Duration(i/2%11)*5*time.Millisecond + time.Duration(i%5-2)
+						byHand := make(chan struct{})
+						if i%2 == 1 {
+							time.AfterFunc(after, func() { defer close(byHand); call.End("", nil) })
+						} else {
+							close(byHand)
+						}
+						r, err := call.ExecFor(ctx, line("sleep 1s"), after)
+						<-byHand
+						if err != nil {
+							w.Fatal(err)
+						}
+						status := call.End("", nil).Status
+						check(w, "the status", status, acp.ToolCallStatusCompleted)
+						switch {
+						case r.Outcome == terminal.Running && !r.Exit.Known():
+							went++
+						case r.Outcome == terminal.Exited && r.Exit.Success():
+						default:
+							w.Errorf("%v, %v", r.Outcome, r.Exit)
+						}
+						return done, nil
+					})
+				}
+			})
+			t.Logf("%d of %d went on in the background", went, runs)
+			if went == 0 || went == runs {
+				t.Error("want both")
+			}
+		})
+	}
+}
+
+// Without a slot a command stays in the foreground until there is one, or is stopped
+// if the option says so.
+func TestExecForAtTheLimit(t *testing.T) {
+	for _, stop := range []bool{false, true} {
+		in(t, text, &bridge.Options{MaxBackground: 1, StopAtLimit: stop}, func(w *world) {
+			w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
+				first := t.ToolCall(card("1"))
+				if _, err := first.StartBackground(ctx, line("sleep 10s")); err != nil {
+					w.Fatal(err)
+				}
+				first.End("", nil)
+				call := t.ToolCall(card("2"))
+				start := time.Now()
+				r, err := call.ExecFor(ctx, line("lines 100 1s"), 2500*time.Millisecond)
+				took := time.Since(start).Round(100 * time.Millisecond)
+				end := call.End("", err)
+				if stop {
+					check(w, "the outcome", r.Outcome, terminal.Stopped)
+					check(w, "the output", r.Output, "line 1\nline 2\nline 3\n")
+					check(w, "the time", took, 2500*time.Millisecond)
+					check(w, "the status", end.Status, acp.ToolCallStatusFailed)
+					if !errors.Is(err, terminal.ErrTooMany) {
+						w.Errorf("the error is %v", err)
+					}
+					return done, nil
+				}
+				check(w, "the outcome", r.Outcome, terminal.Running)
+				check(w, "the time in whole seconds", took.Truncate(time.Second), 10*time.Second)
+				check(w, "the status", end.Status, acp.ToolCallStatusCompleted)
+				if err != nil {
+					w.Error(err)
+				}
+				if _, err := t.ToolCall(card("3")).StartBackground(ctx, line("sleep 1s")); !errors.Is(err, terminal.ErrTooMany) {
+					w.Errorf("a command that went on has no slot: %v", err)
+				}
+				return done, nil
+			})
+		})
+	}
+}
+
+// A cancel at the very time at which a command is to go on in the background stops
+// it, whichever comes first, since its Call is open.
+func TestCancelWhenACommandGoesOn(t *testing.T) {
+	each(t, func(w *world, k kind) {
+		for i := range 20 {
+			var r *bridge.Result
+			time.AfterFunc(time.Second+time.Duration(i%3-1), w.cancel)
+			w.must(acp.StopReasonCancelled, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
+				call := t.ToolCall(card(acp.ToolCallId(fmt.Sprint(i))))
+				r, _ = call.ExecFor(ctx, line("sleep 1h"), time.Second)
+				<-ctx.Done()
+				return done, nil
+			})
+			if r == nil || r.Outcome != terminal.Running && r.Outcome != terminal.Cancelled {
+				w.Errorf("%+v", r)
+			}
+			check(w, "live", len(live(w.s.List())), 0)
+			check(w, "the status", w.c.Card(acp.ToolCallId(fmt.Sprint(i))).Status, acp.ToolCallStatusFailed)
+		}
+	})
+}

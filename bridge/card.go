@@ -13,6 +13,7 @@ import (
 
 	acp "github.com/coder/acp-go-sdk"
 	"github.com/termbridge/termbridge/bridge/internal/updates"
+	"github.com/termbridge/termbridge/internal/text"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -41,6 +42,8 @@ type card struct {
 	last      time.Time        // of its last update
 	latest    *updates.Update  // its last update; nil if there is none
 	final     *updates.Update  // nil before the end, and if the agent sends it
+	verdict   verdict          // what the final update said
+	grows     bool             // text is added to it as long as the commands write
 	beat      *updates.Update  // the last keep-alive
 }
 
@@ -71,6 +74,7 @@ type pane struct {
 	embed    *updates.Update   // the first update that embeds the client's terminal
 	released bool              // no update may embed it any more
 	text     string            // stands for it where no terminal does
+	cursor   int64             // behind text
 	settled  bool              // text is final
 	dropped  bool              // and no longer kept
 }
@@ -364,7 +368,7 @@ func (c *card) lose(p *pane) {
 // forget reads what is left to be known of the output of p, whose terminal is no
 // longer kept. All panes of a card together keep no more than is shown.
 func (c *card) forget(p *pane, t terminal.Terminal) {
-	out, _, _ := readPlain(t, textKept, 0)
+	out, _, _, _ := readPlain(t, textKept, 0)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p.term = nil
@@ -403,12 +407,16 @@ func (p *pane) stands() string {
 	return ""
 }
 
-// settle keeps the output of an ended command for where no terminal shows it.
+// settle keeps the output of a command for where no terminal shows it; of one that
+// has ended that is final.
 func (c *card) settle(p *pane, t terminal.Terminal) {
-	out, _, _ := readPlain(t, textKept, 0)
+	ended := closed(t.Done())
+	out, cursor, _, _ := readPlain(t, textKept, 0)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p.text, p.settled = out, true
+	if ended || cursor >= p.cursor {
+		p.text, p.cursor, p.settled = out, cursor, ended
+	}
 }
 
 // settleReleased reads the outputs that stand, as text, for terminals that no
@@ -451,6 +459,9 @@ func (c *card) compose(final bool) (content []acp.ToolCallContent, embeds []stri
 	}
 	omitted := 0
 	room.Take(len(omittedMark) + 128)
+	if final {
+		room.Take(min(text.JSONLen(c.verdict.text()), updates.Line/4) + 64)
+	}
 	blocks := make([]acp.ToolCallContent, len(c.panes)) // without any of its members where there is none
 	texts := 0
 	for i, p := range slices.Backward(c.panes) {
@@ -527,9 +538,12 @@ func (c *card) keepAlive() {
 // A verdict is what the end of a tool call says.
 type verdict struct {
 	status acp.ToolCallStatus
-	words  string // instead of what the commands wrote
+	words  string // what End was given
 	reason string // why it failed
 }
+
+// text is what stands below what the commands wrote.
+func (v verdict) text() string { return cmp.Or(v.words, v.reason) }
 
 // settling keeps live output from changing what the final update will say.
 func (c *card) settling() {
@@ -553,7 +567,7 @@ func (c *card) settleTexts() {
 func (c *card) finish(v verdict, send bool) (*updates.Update, acp.SessionToolCallUpdate) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.stage = over
+	c.stage, c.verdict = over, v
 	if !c.sent {
 		c.openNow(false, "")
 	}
@@ -565,7 +579,8 @@ func (c *card) finish(v verdict, send bool) (*updates.Update, acp.SessionToolCal
 	u := acp.SessionToolCallUpdate{ToolCallId: c.id, Status: new(v.status), RawOutput: c.rawOutput}
 	switch {
 	case !embedded:
-		u.Content = c.finalContent(v)
+		u.Content = c.finalContent()
+		c.grows = send
 	case texts:
 		if content, embeds := c.compose(false); len(embeds) == 0 {
 			u.Content = content
@@ -582,15 +597,20 @@ func (c *card) finish(v verdict, send bool) (*updates.Update, acp.SessionToolCal
 
 // finalContent is the content of a card that shows no terminal. Called with mu
 // held.
-func (c *card) finalContent(v verdict) []acp.ToolCallContent {
-	if v.words != "" {
-		return append(slices.Clone(c.content), acp.ToolContent(acp.TextBlock(v.words)))
-	}
+func (c *card) finalContent() []acp.ToolCallContent {
 	content, _ := c.compose(true)
-	if v.reason != "" {
-		content = append(content, acp.ToolContent(acp.TextBlock(v.reason)))
+	if text := c.verdict.text(); text != "" {
+		content = append(content, acp.ToolContent(acp.TextBlock(text)))
 	}
 	return content
+}
+
+// goesOn reports whether the card, whose Call has ended, shows what the command of p
+// still writes.
+func (c *card) goesOn(p *pane) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return p.how == PresentDisplay || p.how == PresentText && c.grows && !p.settled
 }
 
 // given returns what the agent gave of the card.

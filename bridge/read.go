@@ -59,14 +59,13 @@ func (r *liveReader) read(ctx context.Context, t terminal.Terminal, add func(str
 }
 
 // readPlain returns the output of t that can be read now as plain text, the
-// last limit bytes of it. A client is asked for the output of a running command
+// last limit bytes of it, and the cursor behind it. A client is asked for the output of a running command
 // while somebody waits for it, so fresh is how long to wait for what is new.
-func readPlain(t terminal.Terminal, limit int, fresh time.Duration) (out string, truncated bool, err error) {
+func readPlain(t terminal.Terminal, limit int, fresh time.Duration) (out string, cursor int64, truncated bool, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), terminal.OutputTimeout)
 	defer cancel()
 	p := view.Plainer{Max: limit + 4, Size: t.Info().Command.Size} // a rune more, so that what is over the limit shows
 	var wait time.Duration
-	var cursor int64
 	for {
 		o, err := t.ReadOutput(ctx, cursor, wait)
 		if o.Truncated {
@@ -86,7 +85,7 @@ func readPlain(t terminal.Terminal, limit int, fresh time.Duration) (out string,
 		if len(out) > limit {
 			out, truncated = text.TrimRest(text.Tail(out, limit), terminal.GapMark), true
 		}
-		return out, truncated, err
+		return out, cursor, truncated, err
 	}
 }
 

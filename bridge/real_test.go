@@ -2,6 +2,8 @@ package bridge_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"runtime"
 	"testing"
 	"time"
@@ -65,6 +67,49 @@ func TestFirehose(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// Sixty real commands that end about when their time in the foreground does: what the
+// model is told of each, and what its card says, agree.
+func TestPromotionOfProcesses(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("needs a POSIX shell")
+	}
+	c := fakeconn.New(&fakeconn.Options{NoTerminal: true})
+	b := bridge.New(c.Conn(), c.Init(), nil)
+	id, err := c.NewSession(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := b.Session(id, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	went := 0
+	for i := range 60 {
+		s.Turn(t.Context(), func(ctx context.Context, turn *bridge.Turn) (acp.PromptResponse, error) {
+			call := turn.ToolCall(card(acp.ToolCallId(fmt.Sprint(i))))
+			r, err := call.ExecFor(ctx, line("echo one; sleep 0.02; exit 3"), time.Duration(15+i/4)*time.Millisecond)
+			if err != nil {
+				t.Fatal(err)
+			}
+			status := call.End("", nil).Status
+			switch {
+			case r.Outcome == terminal.Running && !r.Exit.Known():
+				went++
+				check(t, "the status of one that goes on", status, acp.ToolCallStatusCompleted)
+			case r.Outcome == terminal.Exited && r.Exit.Known():
+				check(t, "the status of one that has failed", status, acp.ToolCallStatusFailed)
+			default:
+				t.Errorf("%v, %v", r.Outcome, r.Exit)
+			}
+			return done, nil
+		})
+	}
+	t.Logf("%d of 60 went on in the background", went)
+	if err := errors.Join(b.Close(), c.Close()); err != nil {
+		t.Error(err)
 	}
 }
 

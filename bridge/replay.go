@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,7 +71,7 @@ func (c *Call) Record(ctx context.Context) (Record, error) {
 		out := c.card.kept(v.pane)
 		if v.term != nil {
 			var err error
-			if out, _, err = readPlain(v.term, terminal.TextLimit, 0); err != nil {
+			if out, _, _, err = readPlain(v.term, terminal.TextLimit, 0); err != nil {
 				return r, fmt.Errorf("bridge: the output of %s: %w", info.ID, err)
 			}
 		}
@@ -196,15 +197,11 @@ func (r Record) texts() (content []acp.ToolCallContent) {
 			content = append(content, acp.ToolContent(acp.TextBlock(updates.Message(s))))
 		}
 	}
-	if r.Text != "" {
-		add(r.Text)
-		return content
-	}
 	room := updates.Room(updates.Line / 2)
 	if block, ok := room.Output(r.Output, 1); ok && r.Output != "" {
 		content = append(content, block)
 	}
-	add(r.Error)
+	add(cmp.Or(r.Text, r.Error))
 	return content
 }
 

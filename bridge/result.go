@@ -17,6 +17,9 @@ type Result struct {
 	Output    string
 	Truncated bool
 
+	// Cursor lies behind Output: where the next read of the terminal goes on.
+	Cursor int64
+
 	// Outcome says how the command ended, [terminal.Running] that it goes on
 	// in the background. Exit is how its process did, as far as that is known.
 	Outcome terminal.Outcome
@@ -35,20 +38,28 @@ type Result struct {
 	Left []terminal.Proc
 }
 
-// result returns what is known of the command of k, whose terminal is t, now. The
-// error says what of its output or its end could not be found out.
-func (s *State) result(k *command, t terminal.Terminal) (*Result, error) {
+// running returns the result of a command that goes on in the background. It may
+// have ended since that was decided.
+func (s *State) running(k *command, t terminal.Terminal) (*Result, error) {
 	info := t.Info()
+	info.Outcome, info.Exit, info.Left, info.Err = terminal.Running, terminal.Exit{}, nil, nil
+	return s.result(k, t, info)
+}
+
+// result returns what is known of the command of k, whose terminal is t, by info. The
+// error says what of its output or its end could not be found out.
+func (s *State) result(k *command, t terminal.Terminal, info terminal.Info) (*Result, error) {
 	v := s.view(k)
 	var fresh time.Duration
 	if v.route.client && !closed(t.Done()) {
 		fresh = 2 * terminal.PollMin
 	}
-	out, truncated, err := readPlain(t, s.b.opts.ResultLimit, fresh)
+	out, cursor, truncated, err := readPlain(t, s.b.opts.ResultLimit, fresh)
 	r := &Result{
 		ID:         info.ID,
 		Output:     out,
 		Truncated:  truncated,
+		Cursor:     cursor,
 		Outcome:    info.Outcome,
 		Exit:       info.Exit,
 		TerminalID: v.clientID,

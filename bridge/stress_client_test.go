@@ -723,7 +723,8 @@ func (c *scripted) updated(session acp.SessionId, u *acp.SessionToolCallUpdate) 
 	}
 	output := u.Meta["terminal_output"] != nil || u.Meta["terminal_exit"] != nil
 	bare := u.Status == nil && u.Content == nil && u.Title == nil && u.RawOutput == nil
-	if !output || !bare {
+	grown := x.final > 0 && !x.attached && u.Status == nil && u.Title == nil && u.RawOutput == nil && u.Content != nil && embedded(u.Content) == ""
+	if !grown && (!output || !bare) {
 		c.ofTurn(session, fmt.Sprint("an update of ", u.ToolCallId))
 		if x.final > 0 && !(x.attached && c.deaf) { // the agent does not wait for the bridge's own
 			c.r.Errorf("%s has an update after its final status", u.ToolCallId)

@@ -11,8 +11,7 @@ import (
 )
 
 // A textPresenter shows the end of a local command's output as plain text in the
-// card, for clients that show nothing else. It stops when the Call ends: what the
-// final update says then stays.
+// card, for clients that show nothing else. It goes on when the Call has ended.
 type textPresenter struct {
 	*card
 	p *pane
@@ -23,13 +22,13 @@ func (p textPresenter) follow(ctx context.Context) {
 	plain := view.Plainer{Max: 2 * terminal.TextLimit, Size: p.t.Info().Command.Size} // more than is shown, so that a cut shows
 	var r liveReader
 	for r.more(ctx, p.card, p.t) {
-		if r.pause(ctx) != nil {
+		if p.pause(ctx, r.next) != nil {
 			return
 		}
 		if r.read(ctx, p.t, func(s string) { _, _ = plain.WriteString(s) }) != nil {
 			return
 		}
-		if u := p.show(plain.String()); u != nil {
+		if u := p.show(plain.String(), r.cursor); u != nil {
 			if !p.wait(ctx, u) {
 				return
 			}
@@ -38,8 +37,32 @@ func (p textPresenter) follow(ctx context.Context) {
 	}
 }
 
+// pause waits until the next update may be sent. The last one of a command whose
+// Call has ended waits for nothing.
+func (p textPresenter) pause(ctx context.Context, next time.Time) error {
+	timer := time.NewTimer(time.Until(next))
+	defer timer.Stop()
+	var done <-chan struct{}
+	if p.isOver() {
+		done = p.t.Done()
+	}
+	select {
+	case <-timer.C:
+	case <-done:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+func (p textPresenter) isOver() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stage == over
+}
+
 // failed shows why there is no more to see.
-func (p textPresenter) failed(words string) { p.show(p.shown() + words) }
+func (p textPresenter) failed(words string) { p.show(p.shown()+words, terminal.End) }
 
 func (p textPresenter) done() {}
 
@@ -49,15 +72,22 @@ func (p textPresenter) shown() string {
 	return p.p.text
 }
 
-// show replaces the text in the card. It returns nil if nothing was sent.
-func (p textPresenter) show(now string) *updates.Update {
+// show replaces the text in the card, by what is there up to cursor. It returns nil
+// if nothing was sent.
+func (p textPresenter) show(now string, cursor int64) *updates.Update {
 	p.settleReleased()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.stage != live || p.p.settled || now == p.p.text {
+	if p.p.settled || now == p.p.text || cursor < p.p.cursor {
 		return nil
 	}
-	p.p.text = now
-	content, embeds := p.compose(false)
-	return p.put(acp.SessionToolCallUpdate{Content: content}, embeds...)
+	p.p.text, p.p.cursor = now, cursor
+	switch {
+	case p.stage == live:
+		content, embeds := p.compose(false)
+		return p.put(acp.SessionToolCallUpdate{Content: content}, embeds...)
+	case p.stage == over && p.grows:
+		return p.put(acp.SessionToolCallUpdate{Content: p.finalContent()})
+	}
+	return nil // the final update has it
 }

@@ -250,7 +250,8 @@ func (a *audit) update(l *Line) {
 		return // no shape that the rules speak of
 	}
 	t := a.turn(l.Session)
-	if t.seen && t.open <= 0 && ofTurn(u, params.Update) {
+	card := a.calls[callKey{l.Session, u.ToolCallID}]
+	if t.seen && t.open <= 0 && ofTurn(u, params.Update, card != nil && card.finals > 0) {
 		a.found(RuleTurn, l, "%s %s", u.SessionUpdate, u.ToolCallID)
 	}
 	switch u.SessionUpdate {
@@ -281,8 +282,9 @@ func final(status string) bool {
 }
 
 // ofTurn reports whether an update belongs to a turn: not what an agent may
-// say of the session at any time, and not the output of a background command.
-func ofTurn(u wireUpdate, raw json.RawMessage) bool {
+// say of the session at any time, and not the output of a background command, which
+// may be in the content of a card that is over.
+func ofTurn(u wireUpdate, raw json.RawMessage, over bool) bool {
 	switch u.SessionUpdate {
 	case "tool_call", "plan", "user_message_chunk", "agent_message_chunk", "agent_thought_chunk":
 		return true
@@ -295,6 +297,9 @@ func ofTurn(u wireUpdate, raw json.RawMessage) bool {
 	delete(members, "sessionUpdate")
 	delete(members, "toolCallId")
 	delete(members, "_meta")
+	if over && members["content"] != nil && u.Meta == nil {
+		return len(members) > 1
+	}
 	for name := range u.Meta {
 		if name != "terminal_output" && name != "terminal_exit" {
 			return true

@@ -63,14 +63,8 @@ func (l *Ledger[O]) Reserve(owner O, slot bool) (*Entry[O], error) {
 		return nil, terminal.ErrClosed
 	}
 	if slot {
-		taken := 0
-		for _, e := range l.entries {
-			if e.slot && e.live() {
-				taken++
-			}
-		}
-		if taken >= l.slots {
-			return nil, fmt.Errorf("%w: %d of %d run already", terminal.ErrTooMany, taken, l.slots)
+		if err := l.freeSlot(); err != nil {
+			return nil, err
 		}
 	}
 	if err := l.makeRoom(); err != nil {
@@ -79,6 +73,20 @@ func (l *Ledger[O]) Reserve(owner O, slot bool) (*Entry[O], error) {
 	e := &Entry[O]{ledger: l, slot: slot, owner: owner}
 	l.entries = append(l.entries, e)
 	return e, nil
+}
+
+// freeSlot returns nil if a slot is free. Called with mu held.
+func (l *Ledger[O]) freeSlot() error {
+	taken := 0
+	for _, e := range l.entries {
+		if e.slot && e.live() {
+			taken++
+		}
+	}
+	if taken >= l.slots {
+		return fmt.Errorf("%w: %d of %d run already", terminal.ErrTooMany, taken, l.slots)
+	}
+	return nil
 }
 
 // makeRoom evicts an ended entry if there is no room for one more. Called with mu
@@ -128,6 +136,18 @@ func (e *Entry[O]) Forget() {
 	e.ledger.mu.Lock()
 	defer e.ledger.mu.Unlock()
 	e.ledger.sweep(func(other *Entry[O]) bool { return other == e })
+}
+
+// TakeSlot has a command that was entered without a slot take one, if one is free;
+// else the error wraps [terminal.ErrTooMany].
+func (e *Entry[O]) TakeSlot() error {
+	e.ledger.mu.Lock()
+	defer e.ledger.mu.Unlock()
+	if err := e.ledger.freeSlot(); err != nil {
+		return err
+	}
+	e.slot = true
+	return nil
 }
 
 // Show marks that the user sees the command's terminal in its owner's card.

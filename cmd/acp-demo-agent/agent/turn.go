@@ -194,18 +194,12 @@ var errNoAsk = errors.New("the client cannot ask its user, so the command did no
 
 // exec runs a command and waits for it, until it is sent to the background.
 func (t *turn) exec(ctx context.Context, call *bridge.Call, req request) {
-	promoted := func() bool { return false }
+	after := forever
 	if req.backgroundAfter > 0 {
+		after = req.backgroundAfter
 		req.cmd.Labels = map[string]string{jobLabel: req.title}
-		watch, stop := context.WithCancel(ctx)
-		did := make(chan bool, 1)
-		go func() { did <- t.promote(watch, call, req) }()
-		promoted = func() bool { stop(); return <-did }
 	}
-	result, err := call.Exec(ctx, req.cmd)
-	if promoted() {
-		return
-	}
+	result, err := call.ExecFor(ctx, req.cmd, after)
 	if result == nil {
 		t.fail(ctx, call, req, err)
 		return
@@ -229,42 +223,12 @@ func (t *turn) exec(ctx context.Context, call *bridge.Call, req request) {
 		}
 	}
 	r.setError(reason)
+	if r.Outcome == terminal.Running {
+		t.end(ctx, call, r, "running as "+r.ID, err, fmt.Sprintf("%s still runs after %v, and goes on in the background as %s.\n", code(req.title), after, code(r.ID)))
+		return
+	}
 	// The content is the bridge's: the terminal, or what the command has written.
 	t.end(ctx, call, r, "", err, describe(req.title, r))
-}
-
-// promoteTick is how often promote looks whether the command has started.
-const promoteTick = 50 * time.Millisecond
-
-// promote ends the tool call of a command that still runs when its time in the
-// foreground is up, which sends it to the background, unless ctx ends before. It
-// reports whether it did.
-func (t *turn) promote(ctx context.Context, call *bridge.Call, req request) bool {
-	tick := time.NewTicker(promoteTick)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-tick.C:
-		}
-		for _, term := range call.Terminals() {
-			info := term.Info()
-			if info.Outcome.Ended() {
-				return false
-			}
-			if info.RunTime() < req.backgroundAfter {
-				continue
-			}
-			r := t.report(info)
-			out, err := term.ReadOutput(ctx, 0, 0)
-			r.setOutput(view.Plain(out.Text), out.Truncated || out.More, outputTextBudget)
-			r.setError(err)
-			message := fmt.Sprintf("%s still runs after %v, and goes on in the background as %s.\n", code(req.title), req.backgroundAfter, code(r.ID))
-			t.end(ctx, call, r, fenced(r.Output)+"\nrunning as "+r.ID, nil, message)
-			return true
-		}
-	}
 }
 
 // background starts a command that survives the turn.
