@@ -303,3 +303,31 @@ func reach(direct map[string][]string, pkg string) map[string][]string {
 	maps.DeleteFunc(found, func(imported string, _ []string) bool { return imported == pkg })
 	return found
 }
+
+// An optional interface of a terminal is found behind a wrapper, too: by terminal.As,
+// and by no type assertion.
+func TestOptionalInterfaces(t *testing.T) {
+	optional := []string{"StateReader", "StateWaiter", "InputCloser", "StreamReader", "LineCounter"}
+	err := filepath.WalkDir(".", func(file string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
+			return err
+		}
+		set := token.NewFileSet()
+		tree, err := parser.ParseFile(set, file, nil, 0)
+		if err != nil {
+			return err
+		}
+		ast.Inspect(tree, func(n ast.Node) bool {
+			if a, ok := n.(*ast.TypeAssertExpr); ok {
+				if of, ok := a.Type.(*ast.SelectorExpr); ok && slices.Contains(optional, of.Sel.Name) {
+					t.Errorf("%s asserts %s: use terminal.As", set.Position(a.Pos()), of.Sel.Name)
+				}
+			}
+			return true
+		})
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

@@ -186,7 +186,7 @@ func (o Options) withDefaults() Options {
 // TerminalID returns the client's id of a terminal, the one that a tool call's
 // terminal content names, or "" if t lives in no client.
 func TerminalID(t terminal.Terminal) string {
-	if t, ok := t.(interface{ clientTerminal() string }); ok {
+	if t, ok := terminal.As[interface{ clientTerminal() string }](t); ok {
 		return t.clientTerminal()
 	}
 	return ""

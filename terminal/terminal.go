@@ -72,7 +72,7 @@ type Manager interface {
 // A Terminal is one command, from its start until it is evicted.
 //
 // A Terminal may also implement [StateReader], [StateWaiter], [InputCloser],
-// [StreamReader] and [LineCounter]; find them by type assertion.
+// [StreamReader] and [LineCounter]; [As] finds them.
 type Terminal interface {
 	// Info returns what is known now. It never blocks.
 	Info() Info

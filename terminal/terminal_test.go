@@ -332,3 +332,35 @@ func TestRun(t *testing.T) {
 		}
 	})
 }
+
+// A Wrapper wraps a terminal and has no optional interface of its own.
+type wrapper struct{ terminal.Terminal }
+
+func (w wrapper) Unwrap() terminal.Terminal { return w.Terminal }
+
+func TestAs(t *testing.T) {
+	term := start(t, terminal.Command{Line: "cat", Stdin: true})
+	direct, ok := term.(terminal.InputCloser)
+	if !ok {
+		t.Fatal("memterm has no CloseInput")
+	}
+	for name, wrapped := range map[string]terminal.Terminal{"itself": term, "wrapped": wrapper{term}, "twice": wrapper{&wrapper{term}}} {
+		if got, ok := terminal.As[terminal.InputCloser](wrapped); !ok || got != direct {
+			t.Errorf("%s: %v, %v", name, got, ok)
+		}
+		if _, ok := terminal.As[interface{ no() }](wrapped); ok {
+			t.Errorf("%s is what it is not", name)
+		}
+	}
+	if got, ok := terminal.As[wrapper](wrapper{term}); !ok || got.Terminal != term {
+		t.Errorf("the outer one comes first: %v, %v", got, ok)
+	}
+	if _, ok := terminal.As[terminal.InputCloser](struct{ terminal.Terminal }{term}); ok {
+		t.Error("what does not unwrap was looked into")
+	}
+	for _, none := range []terminal.Terminal{nil, wrapper{}} {
+		if _, ok := terminal.As[terminal.InputCloser](none); ok {
+			t.Error("nothing is something")
+		}
+	}
+}

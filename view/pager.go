@@ -76,7 +76,7 @@ type mark struct {
 func NewPager(t terminal.Terminal, opts *PagerOptions) *Pager {
 	start := mark{whole: true}
 	p := &Pager{t: t, turn: make(chan struct{}, 1), marks: []mark{start}, end: start, line: 1, seen: -1}
-	p.count, _ = t.(terminal.LineCounter)
+	p.count, _ = terminal.As[terminal.LineCounter](t)
 	if opts != nil {
 		p.raw = opts.Raw
 	}

@@ -57,7 +57,7 @@ type recorder struct {
 func newRecorder(t terminal.Terminal, until Until) *recorder {
 	r := &recorder{Record: &Record{Cursor: until.Cursor, Began: time.Now()}, t: t}
 	if !t.Info().Command.TTY {
-		r.streams, _ = t.(terminal.StreamReader)
+		r.streams, _ = terminal.As[terminal.StreamReader](t)
 		r.seen = map[terminal.Stream]int64{terminal.Stdout: until.Cursor, terminal.Stderr: until.Cursor}
 	}
 	return r
@@ -107,7 +107,7 @@ func (r *recorder) finish(ctx context.Context, event *Event) {
 		r.State = terminal.Working
 		if i == 0 && event.Reason == ByInput {
 			r.State, r.Evidence = terminal.Waiting, event.Evidence
-		} else if reader, ok := r.t.(terminal.StateReader); ok && !event.Info.Outcome.Ended() {
+		} else if reader, ok := terminal.As[terminal.StateReader](r.t); ok && !event.Info.Outcome.Ended() {
 			r.State, r.Evidence, _ = reader.ReadState(ctx, 0)
 		}
 		if !r.rest(ctx, event) {

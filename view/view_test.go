@@ -128,10 +128,8 @@ func (s *script) exit() {
 	<-s.Done()
 }
 
-// EvictedLines is that of the terminal.
-func (s *script) EvictedLines() (lines, cursor int64) {
-	return s.Terminal.(terminal.LineCounter).EvictedLines()
-}
+// Unwrap shows what the terminal can do besides.
+func (s *script) Unwrap() terminal.Terminal { return s.Terminal }
 
 // uncounted is a terminal that is no LineCounter.
 type uncounted struct{ terminal.Terminal }

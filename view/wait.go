@@ -307,8 +307,8 @@ func (*inputCause) Error() string { return "the command waits for input" }
 // waits for input, if that is waited for, and what ends the watching.
 func (w *waiter) watchInput(ctx context.Context) (_ context.Context, stop func(), err error) {
 	u := &w.until
-	waiter, _ := w.t.(terminal.StateWaiter)
-	reader, _ := w.t.(terminal.StateReader)
+	waiter, _ := terminal.As[terminal.StateWaiter](w.t)
+	reader, _ := terminal.As[terminal.StateReader](w.t)
 	only := !u.Output && u.Quiet == 0 && u.Literal == "" && u.Regexp == nil
 	switch {
 	case !u.Input:

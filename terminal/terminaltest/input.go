@@ -169,7 +169,7 @@ var inputRule = rule{
 		{name: "close", run: func(h *harness) {
 			// Whoever reads gets all that was written, and then the end of the file.
 			closer := func(t terminal.Terminal) terminal.InputCloser {
-				c, ok := t.(terminal.InputCloser)
+				c, ok := terminal.As[terminal.InputCloser](t)
 				if !ok {
 					h.Skipf("the input of this Manager's commands cannot be closed")
 				}
@@ -369,8 +369,8 @@ var inputRule = rule{
 			cmd := h.c.Program("hold")
 			cmd.Stdin = h.c.Input
 			t := h.startCommand(cmd)
-			reader, _ := t.(terminal.StateReader)
-			waiter, _ := t.(terminal.StateWaiter)
+			reader, _ := terminal.As[terminal.StateReader](t)
+			waiter, _ := terminal.As[terminal.StateWaiter](t)
 			if reader == nil && waiter == nil {
 				h.Skipf("terminals of this Manager do not tell the state")
 			}
@@ -389,11 +389,11 @@ var inputRule = rule{
 				})
 			}
 			if g, ok := h.startInput("gulp", "300ms", "END"); ok {
-				if waiter != nil {
+				if waiter, ok := terminal.As[terminal.StateWaiter](g); ok {
 					h.within(bound, "WaitState", func() { // an executor may not know
 						ctx, cancel := context.WithTimeout(h.Context(), 2*time.Second)
 						defer cancel()
-						state, e, err := g.(terminal.StateWaiter).WaitState(ctx, terminal.Waiting, 0)
+						state, e, err := waiter.WaitState(ctx, terminal.Waiting, 0)
 						if state == terminal.Waiting && (err != nil || e.Certainty == terminal.NoCertainty || e.Reason == "") {
 							h.Errorf("WaitState = waiting, %+v, %v; want evidence", e, err)
 						}

@@ -270,7 +270,7 @@ var readRule = rule{
 					h.Errorf("output %q, want %q in it once", text, want)
 				}
 			}
-			streams, ok := t.(terminal.StreamReader)
+			streams, ok := terminal.As[terminal.StreamReader](t)
 			if !ok {
 				return
 			}
@@ -289,7 +289,7 @@ var readRule = rule{
 			cmd.OutputLimit = 4000
 			t := h.startCommand(cmd)
 			h.end(t)
-			counter, ok := t.(terminal.LineCounter)
+			counter, ok := terminal.As[terminal.LineCounter](t)
 			if !ok {
 				return
 			}
