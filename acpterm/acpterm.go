@@ -97,6 +97,11 @@ type Options struct {
 	// 0 is [terminal.DefaultMaxTerminals].
 	MaxTerminals int
 
+	// WaitForSlot has Start wait while so many run, until one has ended, the ctx
+	// of Start ends (its Cause) or the Manager closes; otherwise it returns
+	// [terminal.ErrTooMany] at once.
+	WaitForSlot bool
+
 	// OutputLimit is how many bytes of output are kept of a command that does not
 	// say; 0 is [terminal.DefaultResultLimit]. A few more are asked of the client.
 	OutputLimit int

@@ -123,7 +123,7 @@ func (m *Manager) start(ctx context.Context, p peer, cmd terminal.Command, hooks
 	if err != nil {
 		return nil, err
 	}
-	if err := m.reserve(p); err != nil {
+	if err := m.reserve(ctx, p); err != nil {
 		return nil, err
 	}
 	r, err := m.create(ctx, p, req, hooks)
@@ -137,20 +137,32 @@ func (m *Manager) start(ctx context.Context, p peer, cmd terminal.Command, hooks
 }
 
 // reserve takes a slot for a command that is about to start.
-func (m *Manager) reserve(p peer) error {
+func (m *Manager) reserve(ctx context.Context, p peer) (err error) {
+	if m.options.WaitForSlot {
+		err = shelf.AwaitSlot(ctx, m.closing, p.gone, func() (<-chan struct{}, error) { return m.tryReserve(p) })
+	} else {
+		_, err = m.tryReserve(p)
+	}
+	if err != nil {
+		return fmt.Errorf("acpterm: %w", err)
+	}
+	return nil
+}
+
+func (m *Manager) tryReserve(p peer) (freed <-chan struct{}, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
 	case m.closed:
-		return fmt.Errorf("acpterm: %w", terminal.ErrClosed)
+		return nil, terminal.ErrClosed
 	case p.lost():
-		return fmt.Errorf("acpterm: %w", terminal.ErrConnectionLost)
+		return nil, terminal.ErrConnectionLost
 	}
 	if err := m.kept.Reserve(); err != nil {
-		return fmt.Errorf("acpterm: %w", err)
+		return m.kept.Freed(), err
 	}
 	m.starts.Add(1)
-	return nil
+	return nil, nil
 }
 
 func (m *Manager) unreserve() {

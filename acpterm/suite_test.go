@@ -32,6 +32,7 @@ func TestManager(t *testing.T) {
 				MaxTerminals: l.MaxTerminals,
 				OutputLimit:  l.OutputLimit,
 				ManagerBytes: l.ManagerBytes,
+				WaitForSlot:  l.WaitForSlot,
 			})
 		},
 		Bubble: synctest.Test,

@@ -15,7 +15,7 @@ func TestMain(m *testing.M) { terminaltest.Main(m) }
 func TestManager(t *testing.T) {
 	limited := func(t terminaltest.T, l terminaltest.Limits) terminal.Manager {
 		return localterm.New(&localterm.Options{
-			MaxTerminals: l.MaxTerminals, OutputLimit: l.OutputLimit, ManagerBytes: l.ManagerBytes,
+			MaxTerminals: l.MaxTerminals, OutputLimit: l.OutputLimit, ManagerBytes: l.ManagerBytes, WaitForSlot: l.WaitForSlot,
 			Grace: 500 * time.Millisecond,
 		})
 	}

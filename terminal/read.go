@@ -19,8 +19,8 @@ const End int64 = math.MaxInt64
 // forever is a wait that only output, the end or the context ends.
 const forever = time.Duration(math.MaxInt64)
 
-// Run blocks until ctx ends and then closes m. It returns what Close returns.
-func Run(ctx context.Context, m Manager) error {
+// CloseAfter blocks until ctx ends and then closes m. It returns what Close returns.
+func CloseAfter(ctx context.Context, m Manager) error {
 	<-ctx.Done()
 	return m.Close()
 }

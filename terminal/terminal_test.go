@@ -314,8 +314,8 @@ func TestCopyEndsASequence(t *testing.T) {
 	})
 }
 
-func TestRun(t *testing.T) {
-	// Run closes the Manager when its context ends, and returns what Close does.
+func TestCloseAfter(t *testing.T) {
+	// CloseAfter closes the Manager when its context ends, and returns what Close does.
 	synctest.Test(t, func(t *testing.T) {
 		m := memterm.New(nil)
 		term, err := m.Start(t.Context(), terminal.Command{Line: "sleep 60"})
@@ -324,7 +324,7 @@ func TestRun(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := terminal.Run(ctx, m); err != nil {
+		if err := terminal.CloseAfter(ctx, m); err != nil {
 			t.Error(err)
 		}
 		if info := term.Info(); info.Outcome != terminal.Stopped || info.RunTime() != time.Second {

@@ -32,7 +32,7 @@ func TestManager(t *testing.T) {
 				})
 				return localterm.New(&localterm.Options{
 					Executors:    map[string]execenv.Executor{"place": e},
-					MaxTerminals: l.MaxTerminals, OutputLimit: l.OutputLimit, ManagerBytes: l.ManagerBytes,
+					MaxTerminals: l.MaxTerminals, OutputLimit: l.OutputLimit, ManagerBytes: l.ManagerBytes, WaitForSlot: l.WaitForSlot,
 					Grace: 500 * time.Millisecond,
 				})
 			}

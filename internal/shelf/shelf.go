@@ -14,9 +14,10 @@ import (
 type Shelf[T terminal.Terminal] struct {
 	limit   int
 	evicted func(T)
-	slots   int       // taken
-	kept    list.List // of T, in the order of Put
-	ended   list.List // of those of kept that may be evicted, in the order of End
+	slots   int           // taken
+	waiting chan struct{} // not nil while somebody waits: closed when a slot is given back
+	kept    list.List     // of T, in the order of Put
+	ended   list.List     // of those of kept that may be evicted, in the order of End
 	places  map[terminal.Terminal]place
 	byID    map[string]T
 }
@@ -45,7 +46,7 @@ func (s *Shelf[T]) Reserve() error {
 }
 
 // Unreserve gives back the slot of a command that has not started.
-func (s *Shelf[T]) Unreserve() { s.slots-- }
+func (s *Shelf[T]) Unreserve() { s.freed() }
 
 // Busy reports whether a slot is taken.
 func (s *Shelf[T]) Busy() bool { return s.slots > 0 }
@@ -61,7 +62,7 @@ func (s *Shelf[T]) Put(id string, t T) {
 // End gives back the slot of a command that has ended. Its terminal keeps its place,
 // if it has one, until it is evicted.
 func (s *Shelf[T]) End(t T) {
-	s.slots--
+	s.freed()
 	if place, ok := s.places[t]; ok {
 		place.ended = true
 		s.places[t] = place

@@ -62,6 +62,11 @@ type Options struct {
 	// [terminal.DefaultMaxTerminals].
 	MaxTerminals int
 
+	// WaitForSlot has Start wait while so many run, until one has ended, the ctx
+	// of Start ends (its Cause) or the Manager closes; otherwise it returns
+	// [terminal.ErrTooMany] at once.
+	WaitForSlot bool
+
 	// OutputLimit is how many bytes of output are kept of a command that does
 	// not say; 0 is [terminal.DefaultOutputLimit].
 	OutputLimit int
@@ -180,7 +185,7 @@ func (m *Manager) start(ctx context.Context, cmd terminal.Command) (*term, error
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	if err := m.reserve(); err != nil {
+	if err := m.reserve(ctx); err != nil {
 		return nil, err
 	}
 	defer m.starts.Done()
@@ -215,17 +220,25 @@ func (m *Manager) start(ctx context.Context, cmd terminal.Command) (*term, error
 }
 
 // reserve takes a slot for a command that is about to start.
-func (m *Manager) reserve() error {
+func (m *Manager) reserve(ctx context.Context) error {
+	if m.opts.WaitForSlot {
+		return shelf.AwaitSlot(ctx, m.closing, nil, m.tryReserve)
+	}
+	_, err := m.tryReserve()
+	return err
+}
+
+func (m *Manager) tryReserve() (freed <-chan struct{}, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.shut {
-		return terminal.ErrClosed
+		return nil, terminal.ErrClosed
 	}
 	if err := m.kept.Reserve(); err != nil {
-		return err
+		return m.kept.Freed(), err
 	}
 	m.starts.Add(1)
-	return nil
+	return nil, nil
 }
 
 // hook runs Options.Starting.

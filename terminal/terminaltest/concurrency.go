@@ -187,17 +187,30 @@ var concurrencyRule = rule{
 				}
 			}
 		}},
-		{name: "run", run: func(h *harness) {
+		{name: "close while a start waits", run: func(h *harness) {
+			m := h.limited(Limits{MaxTerminals: 1, WaitForSlot: true})
+			h.start("hold")
+			var err error
+			var all sync.WaitGroup
+			all.Go(func() { _, err = m.Start(h.ctx(bound), h.c.Program("true")) })
+			time.Sleep(100 * time.Millisecond)
+			h.close()
+			h.within(bound, "a start that waits for a slot", all.Wait)
+			if !errors.Is(err, terminal.ErrClosed) {
+				h.Errorf("a start that waits for a slot when the Manager closes: %v, want ErrClosed", err)
+			}
+		}},
+		{name: "close after", run: func(h *harness) {
 			m := h.manager()
 			t := h.start("hold")
 			ctx, cancel := context.WithCancel(h.Context())
 			var err error
 			var all sync.WaitGroup
-			all.Go(func() { err = terminal.Run(ctx, m) })
+			all.Go(func() { err = terminal.CloseAfter(ctx, m) })
 			cancel()
-			h.within(bound, "Run", all.Wait)
+			h.within(bound, "CloseAfter", all.Wait)
 			if err != nil {
-				h.Errorf("Run: %v", err)
+				h.Errorf("CloseAfter: %v", err)
 			}
 			h.checkStopped(h.end(t))
 		}},

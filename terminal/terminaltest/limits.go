@@ -1,15 +1,19 @@
 package terminaltest
 
 import (
+	"context"
 	"errors"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/termbridge/termbridge/terminal"
 )
 
 var limitRule = rule{
 	name: "6-limits",
-	text: "Terminals kept per manager: live and ended; ended ones are evicted oldest first; all live: ErrTooMany. " +
+	text: "Terminals kept per manager: live and ended; ended ones are evicted oldest first; all live: ErrTooMany, or, " +
+		"if the Manager was told so, a wait that a free slot, the ctx of Start and Close end. " +
 		"OutputLimit kept per command, the tail; a byte cap over the manager.",
 	cases: []testCase{
 		{name: "oldest first", run: func(h *harness) {
@@ -48,6 +52,40 @@ var limitRule = rule{
 			h.checkList(second.Info().ID, third.Info().ID)
 			if _, err := m.Get(first.Info().ID); !errors.Is(err, terminal.ErrNotFound) {
 				h.Errorf("Get of an evicted terminal: %v, want ErrNotFound", err)
+			}
+		}},
+		{name: "a slot that is waited for", run: func(h *harness) {
+			m := h.limited(Limits{MaxTerminals: 2, WaitForSlot: true})
+			first := h.start("hold")
+			h.start("hold")
+			because := errors.New("because")
+			ctx, cancel := context.WithTimeoutCause(h.Context(), 200*time.Millisecond, because)
+			defer cancel()
+			if _, err := h.tryStart(ctx, h.c.Program("true")); !errors.Is(err, because) {
+				h.Errorf("a start that waits when its ctx ends: %v, want the cause", err)
+			}
+			const n = 4
+			begun := make(chan error, n)
+			var all sync.WaitGroup
+			for range n { // each frees the slot of the next
+				all.Go(func() {
+					t, err := m.Start(h.ctx(bound), h.c.Program("true"))
+					if err == nil {
+						_, err = terminal.Wait(h.ctx(bound), t)
+					}
+					begun <- err
+				})
+			}
+			time.Sleep(200 * time.Millisecond)
+			if len(begun) > 0 {
+				h.Errorf("without a slot a start returned %v", <-begun)
+			}
+			h.stop(first)
+			h.within(2*bound, "a start that gets a slot", all.Wait)
+			for range len(begun) {
+				if err := <-begun; err != nil {
+					h.Errorf("a start that waited for a slot: %v", err)
+				}
 			}
 		}},
 		{name: "the default", run: func(h *harness) {

@@ -132,7 +132,7 @@ func startMutants() []mutant {
 				}
 				return t, err
 			}}
-		}), also: listed("it looks for what failed starts leave", "0-command/bad")},
+		}), also: listed("it looks for what failed starts leave", "0-command/bad", "6-limits/a slot that is waited for")},
 		{rule: rule, name: "a failed start returns a terminal", make: breakManager(func() *broken {
 			return &broken{start: func(m terminal.Manager, ctx context.Context, cmd terminal.Command) (terminal.Terminal, error) {
 				t, err := m.Start(ctx, cmd)
@@ -141,7 +141,7 @@ func startMutants() []mutant {
 				}
 				return t, err
 			}}
-		}), also: listed("its start fails", "0-command/bad", "6-limits/all live", "7-concurrency/close")},
+		}), also: listed("its start fails", "0-command/bad", "6-limits/all live", "6-limits/a slot that is waited for", "7-concurrency/close")},
 		{rule: rule, name: "the command ends with ctx", make: breakManager(func() *broken {
 			return &broken{start: func(m terminal.Manager, ctx context.Context, cmd terminal.Command) (terminal.Terminal, error) {
 				t, err := m.Start(ctx, cmd)
@@ -155,7 +155,7 @@ func startMutants() []mutant {
 			return &broken{start: func(m terminal.Manager, ctx context.Context, cmd terminal.Command) (terminal.Terminal, error) {
 				return m.Start(context.WithoutCancel(ctx), cmd)
 			}}
-		})},
+		}), also: listed("its start waits for a slot for ever", "6-limits/a slot that is waited for")},
 		{rule: rule, name: "the cause of ctx is lost", make: breakManager(func() *broken {
 			return &broken{start: func(m terminal.Manager, ctx context.Context, cmd terminal.Command) (terminal.Terminal, error) {
 				if ctx.Err() != nil {
@@ -522,7 +522,7 @@ func stopMutants() []mutant {
 			cancel()
 			info, _ := t.Stop(ended)
 			return info, nil
-		}), also: listed("it goes on once Stop has returned", "3-input", "6-limits/all live", "7-concurrency")},
+		}), also: listed("it goes on once Stop has returned", "3-input", "6-limits/a slot that is waited for", "6-limits/all live", "7-concurrency")},
 		{rule: rule, name: "children escape", make: breakOptions(func(opts *memterm.Options) {
 			other := memterm.New(&memterm.Options{Programs: Programs()})
 			for _, name := range []string{"family", "leave"} {
@@ -682,7 +682,7 @@ func limitMutants() []mutant {
 		{rule: rule, name: "nothing is evicted", make: func(l Limits) terminal.Manager {
 			l.MaxTerminals = 0
 			return memterm.New(reference(l))
-		}},
+		}, also: listed("it has no slot to wait for", "7-concurrency/close while a start waits")},
 		{rule: rule, name: "the oldest is hidden, live or not", make: func(l Limits) terminal.Manager {
 			n := l.MaxTerminals
 			l.MaxTerminals = 0
@@ -704,7 +704,7 @@ func limitMutants() []mutant {
 				return nil, terminal.ErrNotFound
 			}
 			return b
-		}},
+		}, also: listed("it has no slot to wait for", "7-concurrency/close while a start waits")},
 		{rule: rule, name: "the newest is evicted first", make: func(l Limits) terminal.Manager {
 			n := l.MaxTerminals
 			l.MaxTerminals = 0
@@ -718,7 +718,7 @@ func limitMutants() []mutant {
 				return list[:min(n, len(list))]
 			}
 			return b
-		}},
+		}, also: listed("it has no slot to wait for", "7-concurrency/close while a start waits")},
 		{rule: rule, name: "ended ones hold their slots", make: func(l Limits) terminal.Manager {
 			n := l.MaxTerminals
 			if n == 0 {
@@ -733,7 +733,7 @@ func limitMutants() []mutant {
 				return m.Start(ctx, cmd)
 			}
 			return b
-		}, also: listed("it starts more than are kept", "1-start/ids")},
+		}, also: listed("it starts more than are kept, or none", "1-start/ids", "7-concurrency/close while a start waits")},
 		{rule: rule, name: "the oldest live one gives way", make: func(l Limits) terminal.Manager {
 			b := &broken{}
 			b.Manager = memterm.New(reference(l))
@@ -744,6 +744,21 @@ func limitMutants() []mutant {
 					return m.Start(ctx, cmd)
 				}
 				return t, err
+			}
+			return b
+		}},
+		{rule: rule, name: "nobody waits for a slot", make: func(l Limits) terminal.Manager {
+			l.WaitForSlot = false
+			return memterm.New(reference(l))
+		}, also: listed("it has no slot to wait for", "7-concurrency/close while a start waits")},
+		{rule: rule, name: "a wait for a slot knows no ctx", make: func(l Limits) terminal.Manager {
+			b := &broken{}
+			b.Manager = memterm.New(reference(l))
+			b.start = func(m terminal.Manager, ctx context.Context, cmd terminal.Command) (terminal.Terminal, error) {
+				if l.WaitForSlot {
+					ctx = context.WithoutCancel(ctx)
+				}
+				return m.Start(ctx, cmd)
 			}
 			return b
 		}},

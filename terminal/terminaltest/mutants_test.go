@@ -44,7 +44,7 @@ func listed(reason string, cases ...string) map[string]string {
 func reference(l Limits) *memterm.Options {
 	return &memterm.Options{
 		Programs:     Programs(),
-		MaxTerminals: l.MaxTerminals, OutputLimit: l.OutputLimit, ManagerBytes: l.ManagerBytes,
+		MaxTerminals: l.MaxTerminals, OutputLimit: l.OutputLimit, ManagerBytes: l.ManagerBytes, WaitForSlot: l.WaitForSlot,
 	}
 }
 

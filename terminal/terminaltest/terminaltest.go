@@ -46,6 +46,8 @@ type Limits struct {
 	MaxTerminals int // kept, live and ended
 	OutputLimit  int // bytes kept of a command that does not say
 	ManagerBytes int // bytes kept of all commands together
+
+	WaitForSlot bool // Start waits while MaxTerminals commands run
 }
 
 // Config describes a Manager to the suite.

@@ -24,7 +24,7 @@ func config() terminaltest.Config {
 		Limited: func(t terminaltest.T, l terminaltest.Limits) terminal.Manager {
 			return memterm.New(&memterm.Options{
 				Programs:     terminaltest.Programs(),
-				MaxTerminals: l.MaxTerminals, OutputLimit: l.OutputLimit, ManagerBytes: l.ManagerBytes,
+				MaxTerminals: l.MaxTerminals, OutputLimit: l.OutputLimit, ManagerBytes: l.ManagerBytes, WaitForSlot: l.WaitForSlot,
 			})
 		},
 		Input: true, TTY: true, Tree: true, Signal: true, Exact: true,
