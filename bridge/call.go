@@ -444,6 +444,7 @@ func (c *Call) close() ([]*command, bool) {
 			k.cancel(errAdopted)
 		}
 	}
+	c.s.ledger.Occupy(c) // before an Exec can return, and the next command asks for a slot
 	return slices.Clone(c.commands), true
 }
 
@@ -512,7 +513,6 @@ func (c *Call) handOver(commands []*command) {
 			k.hush()
 		}
 	}
-	s.ledger.Occupy(c)
 	s.ledger.Adopt(c, nil)
 	delete(s.cards, c.id)
 }

@@ -680,7 +680,12 @@ func TestNothingIsLeft(t *testing.T) {
 	state := func() string {
 		fds, _ := os.ReadDir("/proc/self/fd")
 		pty, _ := os.ReadFile("/proc/sys/kernel/pty/nr")
-		return fmt.Sprintf("%d descriptors, %s terminals, %d children", len(fds), bytes.TrimSpace(pty), len(children()))
+		text := fmt.Sprintf("%d descriptors, %s terminals, %d children", len(fds), bytes.TrimSpace(pty), len(children()))
+		for _, pid := range children() {
+			stat, _ := os.ReadFile("/proc/" + pid + "/stat")
+			text += fmt.Sprintf("; %.60s", stat)
+		}
+		return text
 	}
 	l0 := execenv.NewLocal(nil) // so that what the runtime opens once is open
 	l0.Command(t.Context(), sh("true")).Run()
@@ -781,6 +786,24 @@ func TestStartsAtOnce(t *testing.T) {
 	wg.Wait()
 }
 
+// limitFor returns the RLIMIT_NOFILE that leaves spare numbers for new descriptors.
+func limitFor(spare int) uint64 {
+	used := make(map[string]bool)
+	fds, _ := os.ReadDir("/proc/self/fd")
+	for _, fd := range fds {
+		if _, err := os.Readlink("/proc/self/fd/" + fd.Name()); err == nil { // not that of ReadDir
+			used[fd.Name()] = true
+		}
+	}
+	limit := 0
+	for ; spare > 0 || used[strconv.Itoa(limit)]; limit++ {
+		if !used[strconv.Itoa(limit)] {
+			spare--
+		}
+	}
+	return uint64(limit)
+}
+
 // No more descriptors or terminals is a reason of its own, and leaves nothing.
 func TestNoResources(t *testing.T) {
 	l := newLocal(t, &execenv.LocalOptions{Cgroup: execenv.NoCgroup}) // which are kept, with descriptors
@@ -794,7 +817,7 @@ func TestNoResources(t *testing.T) {
 	fds, _ := os.ReadDir("/proc/self/fd")
 	for spare := range 8 {
 		lim := old
-		lim.Cur = uint64(len(fds) - 1 + spare)
+		lim.Cur = limitFor(spare)
 		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {
 			t.Fatal(err)
 		}
