@@ -314,7 +314,7 @@ func (c *Call) outcome(ctx context.Context, k *command, t terminal.Terminal) (*R
 		case c.turnOver() && !errors.Is(cause, errTurnOver):
 			r.Outcome = terminal.Cancelled
 		}
-		if info := t.Info(); unconfirmed(info) && info.Err != nil {
+		if info := t.Info(); info.Unconfirmed() && info.Err != nil {
 			return r, fmt.Errorf("%w; %w", cause, info.Err)
 		}
 		return r, cause

@@ -368,11 +368,11 @@ func (c *card) lose(p *pane) {
 // forget reads what is left to be known of the output of p, whose terminal is no
 // longer kept. All panes of a card together keep no more than is shown.
 func (c *card) forget(p *pane, t terminal.Terminal) {
-	out, _, _, _ := readPlain(t, textKept, 0)
+	out, _ := readPlain(t, textKept, 0)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p.term = nil
-	p.text, p.settled = out, true
+	p.text, p.settled = out.Text, true
 	kept := 0
 	for _, p := range slices.Backward(c.panes) {
 		if p.term == nil {
@@ -411,11 +411,11 @@ func (p *pane) stands() string {
 // has ended that is final.
 func (c *card) settle(p *pane, t terminal.Terminal) {
 	ended := closed(t.Done())
-	out, cursor, _, _ := readPlain(t, textKept, 0)
+	out, _ := readPlain(t, textKept, 0)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if ended || cursor >= p.cursor {
-		p.text, p.cursor, p.settled = out, cursor, ended
+	if ended || out.Cursor >= p.cursor {
+		p.text, p.cursor, p.settled = out.Text, out.Cursor, ended
 	}
 }
 

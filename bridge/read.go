@@ -2,11 +2,9 @@ package bridge
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/termbridge/termbridge/bridge/internal/updates"
-	"github.com/termbridge/termbridge/internal/text"
 	"github.com/termbridge/termbridge/internal/vt"
 	"github.com/termbridge/termbridge/terminal"
 	"github.com/termbridge/termbridge/view"
@@ -58,35 +56,13 @@ func (r *liveReader) read(ctx context.Context, t terminal.Terminal, add func(str
 	return nil
 }
 
-// readPlain returns the output of t that can be read now as plain text, the
-// last limit bytes of it, and the cursor behind it. A client is asked for the output of a running command
-// while somebody waits for it, so fresh is how long to wait for what is new.
-func readPlain(t terminal.Terminal, limit int, fresh time.Duration) (out string, cursor int64, truncated bool, err error) {
+// readPlain reads the output of t that is there as plain text, the last limit bytes
+// of it, within bounds. A client is asked for the output of a running command while
+// somebody waits for it, so fresh is how long to wait for what is new.
+func readPlain(t terminal.Terminal, limit int, fresh time.Duration) (view.Text, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), terminal.OutputTimeout)
 	defer cancel()
-	p := view.Plainer{Max: limit + 4, Size: t.Info().Command.Size} // a rune more, so that what is over the limit shows
-	var wait time.Duration
-	for {
-		o, err := t.ReadOutput(ctx, cursor, wait)
-		if o.Truncated {
-			p.Gap("")
-		}
-		_, _ = p.WriteString(o.Text)
-		truncated = truncated || o.Truncated || strings.Contains(o.Text, terminal.GapMark)
-		cursor = o.NextCursor
-		switch {
-		case err == nil && o.More:
-			continue
-		case err == nil && !o.EOF() && wait < fresh:
-			wait = fresh
-			continue
-		}
-		out = p.String()
-		if len(out) > limit {
-			out, truncated = text.TrimRest(text.Tail(out, limit), terminal.GapMark), true
-		}
-		return out, cursor, truncated, err
-	}
+	return view.ReadAll(ctx, t, limit, fresh)
 }
 
 // closed reports whether c is closed; a nil channel is not.

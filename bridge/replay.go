@@ -70,10 +70,11 @@ func (c *Call) Record(ctx context.Context) (Record, error) {
 		info := v.info()
 		out := c.card.kept(v.pane)
 		if v.term != nil {
-			var err error
-			if out, _, _, err = readPlain(v.term, terminal.TextLimit, 0); err != nil {
+			all, err := readPlain(v.term, terminal.TextLimit, 0)
+			if err != nil {
 				return r, fmt.Errorf("bridge: the output of %s: %w", info.ID, err)
 			}
+			out = all.Text
 		}
 		r.Output = text.Tail(r.Output+out, terminal.TextLimit)
 		r.ExitCode, r.Signal = info.Exit.Code, info.Exit.Signal

@@ -1,7 +1,9 @@
 package bridge
 
 import (
+	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/termbridge/termbridge/terminal"
@@ -36,6 +38,30 @@ type Result struct {
 	// Left are processes of the command that still ran when it had ended; nil
 	// if that is not known.
 	Left []terminal.Proc
+
+	// Waiting is why a command that goes on is believed to wait for input; nil if
+	// it does not, as far as anybody can tell.
+	Waiting *terminal.Evidence
+}
+
+// String says how the command stands, for a model: "exited with code 3 after 1.2s",
+// "is running as t3, for 12s, waiting for input: Password:".
+func (r *Result) String() string {
+	var start time.Time
+	if r.ID != "" {
+		start = time.Unix(0, 0)
+	}
+	s := terminal.Info{
+		ID: r.ID, Outcome: r.Outcome, Exit: r.Exit, Left: r.Left, Started: start, Ended: start.Add(r.Duration),
+	}.String()
+	if r.Waiting == nil {
+		return s
+	}
+	s += ", waiting for input"
+	if prompt := strings.TrimSpace(r.Output[strings.LastIndexByte(r.Output, '\n')+1:]); prompt != "" {
+		s += ": " + prompt
+	}
+	return s
 }
 
 // running returns the result of a command that goes on in the background. It may
@@ -43,7 +69,15 @@ type Result struct {
 func (s *State) running(k *command, t terminal.Terminal) (*Result, error) {
 	info := t.Info()
 	info.Outcome, info.Exit, info.Left, info.Err = terminal.Running, terminal.Exit{}, nil, nil
-	return s.result(k, t, info)
+	r, err := s.result(k, t, info)
+	if reader, ok := terminal.As[terminal.StateReader](t); ok {
+		ctx, cancel := context.WithTimeout(context.Background(), terminal.OutputTimeout)
+		defer cancel()
+		if state, evidence, err := reader.ReadState(ctx, 0); err == nil && state == terminal.Waiting {
+			r.Waiting = &evidence
+		}
+	}
+	return r, err
 }
 
 // result returns what is known of the command of k, whose terminal is t, by info. The
@@ -54,12 +88,12 @@ func (s *State) result(k *command, t terminal.Terminal, info terminal.Info) (*Re
 	if v.route.client && !closed(t.Done()) {
 		fresh = 2 * terminal.PollMin
 	}
-	out, cursor, truncated, err := readPlain(t, s.b.opts.ResultLimit, fresh)
+	out, err := readPlain(t, s.b.opts.ResultLimit, fresh)
 	r := &Result{
 		ID:         info.ID,
-		Output:     out,
-		Truncated:  truncated,
-		Cursor:     cursor,
+		Output:     out.Text,
+		Truncated:  out.Truncated,
+		Cursor:     out.Cursor,
 		Outcome:    info.Outcome,
 		Exit:       info.Exit,
 		TerminalID: v.clientID,

@@ -243,7 +243,7 @@ func (t *Turn) settle() (unknown []string) {
 		}
 		switch {
 		case s.b.gone():
-		case !closed(wait), v.done != nil && unconfirmed(v.info()):
+		case !closed(wait), v.done != nil && v.info().Unconfirmed():
 			unknown = append(unknown, describe(v))
 		}
 	}
@@ -262,19 +262,6 @@ func (t *Turn) owned() (open []*command) {
 		}
 	}
 	return open
-}
-
-// unconfirmed reports that a command counts as ended because it was stopped, and
-// that nobody has said that it has, or that something of it is known to run.
-func unconfirmed(info terminal.Info) bool {
-	switch info.Outcome {
-	case terminal.Stopped, terminal.Cancelled, terminal.TimedOut:
-		if info.Left != nil {
-			return len(info.Left) > 0
-		}
-		return info.Err != nil && !info.Exit.Known()
-	}
-	return false
 }
 
 // describe names the command of a view to a person.

@@ -105,6 +105,82 @@ func (i Info) RunTime() time.Duration {
 	return i.Ended.Sub(i.Started)
 }
 
+// Unconfirmed reports that the command was stopped and counts as ended, but that
+// nobody has said that it has, or that something of it is known to run.
+func (i Info) Unconfirmed() bool {
+	switch i.Outcome {
+	case Stopped, Cancelled, TimedOut:
+		if i.Left != nil {
+			return len(i.Left) > 0
+		}
+		return i.Err != nil && !i.Exit.Known()
+	}
+	return false
+}
+
+// String says how the command stands, for a person or a model who knows which
+// command it is: "is running as t3, for 12s", "exited with code 3 after 1.2s".
+func (i Info) String() string {
+	s := i.sentence()
+	if i.Err != nil {
+		s += ": " + i.Err.Error()
+	}
+	return s
+}
+
+func (i Info) sentence() string {
+	after := " after " + shortly(i.RunTime())
+	stopped := " and was stopped" + after
+	if i.Unconfirmed() {
+		stopped = "; it is not known to have ended" + after
+	}
+	switch i.Outcome {
+	case Running:
+		s := "is running"
+		if i.ID != "" {
+			s += " as " + i.ID
+		}
+		return s + ", for " + shortly(i.RunTime())
+	case Exited:
+		if i.Exit.Code == nil {
+			return "ended, with an unknown exit code" + after
+		}
+		return "exited with code " + strconv.Itoa(*i.Exit.Code) + after
+	case Signalled:
+		if i.Exit.Signal == "" {
+			return "was ended by a signal" + after
+		}
+		return "was ended by " + i.Exit.Signal + after
+	case TimedOut:
+		return "reached its timeout" + stopped + "; what it had written is kept"
+	case Stopped:
+		if i.Unconfirmed() {
+			return "was to be stopped" + stopped
+		}
+		return "was stopped" + after
+	case Cancelled:
+		if i.Started.IsZero() {
+			return "was cancelled before it had started"
+		}
+		return "was cancelled" + stopped
+	case StoppedByClient:
+		return "was stopped in the client" + after
+	case ConnectionLost:
+		return "was lost with the connection" + after + "; what became of it is unknown"
+	case Failed:
+		return "failed"
+	}
+	return "ended" + after + "; nobody could say how"
+}
+
+// shortly writes a duration as people read it.
+func shortly(d time.Duration) string {
+	if d >= 10*time.Second {
+		return d.Round(time.Second).String()
+	}
+	return d.Round(time.Millisecond).String()
+}
+
 // Output is a piece of a command's output.
 type Output struct {
 	// Text is the output from the cursor on, or from the oldest that is kept.

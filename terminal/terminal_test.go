@@ -364,3 +364,39 @@ func TestAs(t *testing.T) {
 		}
 	}
 }
+
+// A sentence about a command says how it stands, and does not call an end known that
+// nobody has confirmed.
+func TestInfoString(t *testing.T) {
+	start := time.Unix(100, 0)
+	after := func(d time.Duration, i terminal.Info) terminal.Info {
+		i.ID, i.Started, i.Ended = "t3", start, start.Add(d)
+		return i
+	}
+	because := errors.New("because")
+	for _, c := range []struct {
+		info terminal.Info
+		want string
+	}{
+		{after(12*time.Second, terminal.Info{Outcome: terminal.Running}), "is running as t3, for 12s"},
+		{after(1234567*time.Microsecond, terminal.Info{Outcome: terminal.Exited, Exit: terminal.Exit{Code: new(3)}}), "exited with code 3 after 1.235s"},
+		{after(time.Hour, terminal.Info{Outcome: terminal.Exited}), "ended, with an unknown exit code after 1h0m0s"},
+		{after(0, terminal.Info{Outcome: terminal.Signalled, Exit: terminal.Exit{Signal: "SIGSEGV"}}), "was ended by SIGSEGV after 0s"},
+		{after(0, terminal.Info{Outcome: terminal.Signalled}), "was ended by a signal after 0s"},
+		{after(2*time.Second, terminal.Info{Outcome: terminal.TimedOut}), "reached its timeout and was stopped after 2s; what it had written is kept"},
+		{after(2*time.Second, terminal.Info{Outcome: terminal.TimedOut, Err: because}), "reached its timeout; it is not known to have ended after 2s; what it had written is kept: because"},
+		{after(0, terminal.Info{Outcome: terminal.Stopped}), "was stopped after 0s"},
+		{after(0, terminal.Info{Outcome: terminal.Stopped, Left: []terminal.Proc{{PID: 1}}}), "was to be stopped; it is not known to have ended after 0s"},
+		{after(0, terminal.Info{Outcome: terminal.Stopped, Left: []terminal.Proc{}, Err: because}), "was stopped after 0s: because"},
+		{after(0, terminal.Info{Outcome: terminal.Cancelled}), "was cancelled and was stopped after 0s"},
+		{terminal.Info{Outcome: terminal.Cancelled}, "was cancelled before it had started"},
+		{after(0, terminal.Info{Outcome: terminal.StoppedByClient}), "was stopped in the client after 0s"},
+		{after(0, terminal.Info{Outcome: terminal.ConnectionLost}), "was lost with the connection after 0s; what became of it is unknown"},
+		{terminal.Info{Outcome: terminal.Failed, Err: because}, "failed: because"},
+		{after(0, terminal.Info{Outcome: terminal.Unknown}), "ended after 0s; nobody could say how"},
+	} {
+		if got := c.info.String(); got != c.want {
+			t.Errorf("got  %q\nwant %q", got, c.want)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/termbridge/termbridge/internal/vt"
@@ -29,6 +30,11 @@ type PagerOptions struct {
 	// one that was drawn over many times is what it came to, and lines stay as
 	// many as line feeds were written.
 	Raw bool
+
+	// From is where the first read with offset 0 begins: with the line in which this
+	// cursor lies, such as the Cursor of a bridge.Result, or [terminal.End] for what
+	// comes next. 0 is the start. Lines have the same numbers from everywhere.
+	From int64
 }
 
 // A Pager reads the output of a terminal in lines. Lines are numbered from 1 on
@@ -58,6 +64,7 @@ type Pager struct {
 	inexact bool
 	lost    bool  // output was, since the last read with offset 0
 	line    int64 // where such a read begins
+	from    int64 // where the first one does, until that line is known; then 0
 	seen    int   // bytes of that line that the last one has returned, or -1
 	readTo  int64 // end's cursor then
 }
@@ -78,7 +85,7 @@ func NewPager(t terminal.Terminal, opts *PagerOptions) *Pager {
 	p := &Pager{t: t, turn: make(chan struct{}, 1), marks: []mark{start}, end: start, line: 1, seen: -1}
 	p.count, _ = terminal.As[terminal.LineCounter](t)
 	if opts != nil {
-		p.raw = opts.Raw
+		p.raw, p.from = opts.Raw, opts.From
 	}
 	limit := cmp.Or(t.Info().Command.OutputLimit, terminal.DefaultOutputLimit)
 	p.every = max(min(markEvery, limit/16), 1)
@@ -249,6 +256,9 @@ func (p *Pager) sync(ctx context.Context) (Page, error) {
 			}
 			continue
 		}
+		if err := p.begin(ctx, out); err != nil {
+			return Page{Info: out.Info}, err
+		}
 		p.counted(out)
 		if !out.More || out.Text == "" {
 			break
@@ -262,6 +272,33 @@ func (p *Pager) sync(ctx context.Context) (Page, error) {
 		page.Total++
 	}
 	return page, nil
+}
+
+// begin sets the line of the first read with offset 0, if it begins in out, which
+// lies behind end, or if that is the end of all output.
+func (p *Pager) begin(ctx context.Context, out terminal.Output) error {
+	if p.from == 0 || out.More && p.from > out.NextCursor {
+		return nil
+	}
+	var ends []int // of lines in out that lie before from
+	for i := 0; p.from > p.end.cursor; i++ {
+		n := strings.IndexByte(out.Text[i:], '\n')
+		if n < 0 {
+			break
+		}
+		i += n
+		ends = append(ends, i)
+	}
+	var err error
+	before := sort.Search(len(ends), func(i int) bool {
+		cursor, ok, e := cursorAt(ctx, p.t, out, ends[i]+1)
+		err = cmp.Or(err, e)
+		return ok && cursor > p.from
+	})
+	if err == nil {
+		p.line, p.from = p.end.lines+int64(before)+1, 0
+	}
+	return err
 }
 
 // counted counts the lines of the text at end.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/coder/acp-go-sdk"
 
@@ -68,52 +67,11 @@ func fenced(output string) string {
 
 // describe says in one line how a command stands.
 func describe(title string, r Report) string {
-	s := code(title) + " " + howItStands(r)
+	s := code(title) + " " + r.info().String()
 	if r.Unknown && !r.unconfirmed() {
 		s += "; whether all that it had started has ended, the client does not say"
 	}
-	if r.Error != "" && r.Outcome != terminal.Failed && r.Error != errTurnCancelled.Error() {
-		s += ": " + r.Error
-	}
 	return s + ".\n"
-}
-
-func howItStands(r Report) string {
-	after := " after " + duration(r.DurationMS)
-	stopped := " and was stopped" + after
-	if r.unconfirmed() {
-		stopped = "; it is not known to have ended" + after
-	}
-	switch r.Outcome {
-	case terminal.Running:
-		return "is running"
-	case terminal.Exited:
-		if r.ExitCode == nil {
-			return "ended, with an unknown exit code" + after
-		}
-		return fmt.Sprintf("exited with code %d%s", *r.ExitCode, after)
-	case terminal.Signalled:
-		return "was ended by " + signal(r) + after
-	case terminal.TimedOut:
-		return "reached its timeout" + stopped + "; what it had written is kept"
-	case terminal.Stopped:
-		if r.unconfirmed() {
-			return "was to be stopped" + stopped
-		}
-		return "was stopped" + after
-	case terminal.Cancelled:
-		if r.ID == "" {
-			return "was cancelled before it had started"
-		}
-		return "was cancelled" + stopped
-	case terminal.StoppedByClient:
-		return "was stopped in the client" + after
-	case terminal.ConnectionLost:
-		return "was lost with the connection" + after + "; what became of it is unknown"
-	case terminal.Failed:
-		return "failed: " + r.Error
-	}
-	return "ended" + after + "; nobody could say how"
 }
 
 // advice says what to do about an error whose text does not.
@@ -133,22 +91,6 @@ func advice(err error) string {
 		return "check the name, or give the program's absolute path"
 	}
 	return ""
-}
-
-func signal(r Report) string {
-	if r.Signal == nil {
-		return "a signal"
-	}
-	return *r.Signal
-}
-
-// duration writes milliseconds as people read them.
-func duration(ms int64) string {
-	d := time.Duration(ms) * time.Millisecond
-	if d >= 10*time.Second {
-		return d.Round(time.Second).String()
-	}
-	return d.String()
 }
 
 // count writes "1 byte", "2 bytes".

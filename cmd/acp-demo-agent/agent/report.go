@@ -2,6 +2,7 @@ package agent
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"time"
 
@@ -110,8 +111,25 @@ func (r *Report) setError(err error) {
 
 // unconfirmed reports that the command was stopped, and that nobody has said that
 // it has ended.
-func (r *Report) unconfirmed() bool {
-	return r.ID != "" && r.Error != "" && r.ExitCode == nil && r.Signal == nil && !r.gone
+func (r *Report) unconfirmed() bool { return r.info().Unconfirmed() }
+
+// info is what the report says of a command.
+func (r *Report) info() terminal.Info {
+	i := terminal.Info{ID: r.ID, Outcome: r.Outcome, Exit: terminal.Exit{Code: r.ExitCode}}
+	if r.Signal != nil {
+		i.Exit.Signal = *r.Signal
+	}
+	if r.ID != "" || r.Outcome != terminal.Cancelled {
+		i.Started = time.Unix(0, 0)
+		i.Ended = i.Started.Add(time.Duration(r.DurationMS) * time.Millisecond)
+	}
+	if r.gone {
+		i.Left = []terminal.Proc{}
+	}
+	if r.Error != "" && r.Error != errTurnCancelled.Error() {
+		i.Err = errors.New(r.Error)
+	}
+	return i
 }
 
 // helpReport is the Report of help, which runs nothing and succeeds.

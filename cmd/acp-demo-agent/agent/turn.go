@@ -224,7 +224,7 @@ func (t *turn) exec(ctx context.Context, call *bridge.Call, req request) {
 	}
 	r.setError(reason)
 	if r.Outcome == terminal.Running {
-		t.end(ctx, call, r, "running as "+r.ID, err, fmt.Sprintf("%s still runs after %v, and goes on in the background as %s.\n", code(req.title), after, code(r.ID)))
+		t.end(ctx, call, r, "running as "+r.ID, err, fmt.Sprintf("%s %v; it goes on in the background.\n", code(req.title), result))
 		return
 	}
 	// The content is the bridge's: the terminal, or what the command has written.
@@ -361,8 +361,8 @@ func (t *turn) kill(ctx context.Context, call *bridge.Call, req request, term te
 
 // ended ends a tool call about a command that has ended, with its output.
 func (t *turn) ended(ctx context.Context, call *bridge.Call, req request, term terminal.Terminal, r Report) {
-	output, truncated, err := readAll(ctx, term)
-	r.setOutput(output, truncated, outputTextBudget)
+	out, err := view.ReadAll(ctx, term, terminal.MaxUpdateLine, 0)
+	r.setOutput(out.Text, out.Truncated, outputTextBudget)
 	if r.Error == "" {
 		r.setError(err)
 	}
@@ -377,21 +377,4 @@ func (t *turn) failWith(ctx context.Context, call *bridge.Call, req request, r R
 	}
 	r.setError(err)
 	t.end(ctx, call, r, r.Error, err, fmt.Sprintf("%s: %s.\n", code(req.title), r.Error))
-}
-
-// readAll returns the output of an ended command as plain text, its tail if it
-// is far longer than an update can be.
-func readAll(ctx context.Context, term terminal.Terminal) (output string, truncated bool, err error) {
-	plain := view.Plainer{Max: 2 * terminal.MaxUpdateLine, Size: term.Info().Command.Size}
-	for out, err := range terminal.Follow(ctx, term, 0) {
-		if err != nil {
-			return plain.String(), truncated, err
-		}
-		if out.Truncated {
-			truncated = true
-			plain.Gap("")
-		}
-		_, _ = plain.WriteString(out.Text)
-	}
-	return plain.String(), truncated, nil
 }
