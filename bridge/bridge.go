@@ -93,6 +93,10 @@ type Options struct {
 	// where the command does not ask itself.
 	Pipes bool
 
+	// Shell runs the lines of commands that name no shell, as SHELL -c LINE, on both
+	// routes; "" is /bin/sh.
+	Shell string
+
 	// MaxTerminals is how many commands a session keeps, live and ended, over
 	// both routes; 0 is [terminal.DefaultMaxTerminals]. MaxBackground is how
 	// many of them may run in the background; 0 is [terminal.MaxBackground].

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,7 +40,7 @@ func (s *State) prepare(cmd terminal.Command) (terminal.Command, error) {
 	if err := cmd.Check(); err != nil {
 		return cmd, fmt.Errorf("bridge: %w", err)
 	}
-	cmd = cmd.Clone()
+	cmd = s.b.withShell(cmd.Clone())
 	if !s.b.opts.Pipes {
 		cmd.TTY = true
 	}
@@ -49,6 +50,14 @@ func (s *State) prepare(cmd terminal.Command) (terminal.Command, error) {
 		cmd.Env = env
 	}
 	return cmd, nil
+}
+
+// withShell gives a line the shell of the options, if it has none of its own.
+func (b *Bridge) withShell(cmd terminal.Command) terminal.Command {
+	if cmd.Line != "" {
+		cmd.Shell = cmp.Or(cmd.Shell, b.opts.Shell)
+	}
+	return cmd
 }
 
 // launch starts the command of k on its route, and locally if it may and the

@@ -536,7 +536,7 @@ func (m manager) Start(ctx context.Context, cmd terminal.Command) (terminal.Term
 	if err != nil {
 		return nil, err
 	}
-	k := &command{cmd: cmd.Clone(), route: r}
+	k := &command{cmd: s.b.withShell(cmd.Clone()), route: r}
 	if err := s.reserve(k); err != nil {
 		return nil, err
 	}

@@ -2,7 +2,7 @@
 // and each is one tool call. Point an editor at it to see what the editor does
 // with an agent's terminals.
 //
-//	acp-demo-agent [--policy prefer|require|local] [--ask] [--state DIR|off] [--profiles FILE] [--log FILE]
+//	acp-demo-agent [--policy prefer|require|local] [--shell SHELL] [--ask] [--state DIR|off] [--profiles FILE] [--log FILE]
 //	acp-demo-agent demo
 //
 // Without a command it speaks ACP on standard input and output, and exits when
@@ -40,6 +40,7 @@ Flags:
                      prefer   in the client's terminals if it has them (default)
                      require  there or not at all
                      local    in local terminals only
+  --shell SHELL    what runs shell lines; /bin/sh by default
   --ask            ask the user before a command runs
   --state DIR      keep sessions in DIR for session/load; off keeps none;
                    $XDG_STATE_HOME/acp-demo-agent or, without that,
@@ -81,6 +82,7 @@ func run(args []string) int {
 		profiles, err = acpterm.LoadProfiles(file)
 		return err
 	})
+	shell := fs.String("shell", "", "")
 	ask := fs.Bool("ask", false, "")
 	stateDir := defaultStateDir()
 	fs.Func("state", "", func(dir string) (err error) {
@@ -121,7 +123,7 @@ func run(args []string) int {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
 	err = agent.Serve(ctx, os.Stdin, os.Stdout, &agent.Options{
-		Policy: policy, Ask: *ask, StateDir: stateDir, Profiles: profiles, Version: buildVersion(), Logger: logger,
+		Policy: policy, Shell: *shell, Ask: *ask, StateDir: stateDir, Profiles: profiles, Version: buildVersion(), Logger: logger,
 	})
 	if err != nil {
 		if *logFile != "" {

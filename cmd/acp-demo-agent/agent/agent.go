@@ -32,12 +32,16 @@ import (
 	"github.com/termbridge/termbridge/bridge"
 	"github.com/termbridge/termbridge/internal/logqueue"
 	"github.com/termbridge/termbridge/terminal"
+	"github.com/termbridge/termbridge/view"
 )
 
 // Options configure an [Agent]. The zero value and nil mean the defaults.
 type Options struct {
 	// Policy says where commands run; "" is [bridge.Prefer].
 	Policy bridge.Policy
+
+	// Shell runs shell lines, as SHELL -c LINE; "" is /bin/sh.
+	Shell string
 
 	// Local makes the manager of a session's local commands; nil is a
 	// localterm.Manager.
@@ -85,6 +89,10 @@ type session struct {
 	state   *bridge.State
 	history *history    // nil if nothing is kept
 	titled  atomic.Bool // it has a title
+
+	mu sync.Mutex
+	// guards following
+	screens map[string]*view.Screen // of commands that are kept, by their ids
 }
 
 // New returns an Agent; nil is the default Options. SetAgentConnection must be

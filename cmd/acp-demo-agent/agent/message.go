@@ -23,6 +23,8 @@ const helpText = "Each line of a prompt is one of:\n" +
 	"jobs                       list what bg started\n" +
 	"output ID [--since CURSOR] [--wait 2s]\n" +
 	"input ID TEXT              TEXT takes \\n, \\x03 and the other escapes of Go\n" +
+	"screen ID [--until TEXT]   show the screen of a full-screen program\n" +
+	"keys ID NAME…              press keys: Up, Enter, C-c, F10, q\n" +
 	"wait ID [--timeout 10s]    wait for the end; never ends it\n" +
 	"kill ID\n" +
 	"help\n" +

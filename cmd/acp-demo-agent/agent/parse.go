@@ -22,6 +22,8 @@ const (
 	verbJobs   verb = "jobs"
 	verbOutput verb = "output"
 	verbInput  verb = "input"
+	verbScreen verb = "screen"
+	verbKeys   verb = "keys"
 	verbWait   verb = "wait"
 	verbKill   verb = "kill"
 	verbHelp   verb = "help"
@@ -38,6 +40,8 @@ var verbs = []struct {
 	{verbJobs, "jobs", "List what runs, and ran, in the background"},
 	{verbOutput, "output ID [--since CURSOR] [--wait 2s]", "Read output of a command"},
 	{verbInput, "input ID TEXT", "Write to a command that takes input"},
+	{verbScreen, "screen ID [--until TEXT] [--wait 5s]", "Show the screen of a full-screen program"},
+	{verbKeys, "keys ID NAME…", "Press keys, such as Up, Enter and C-c"},
 	{verbWait, "wait ID [--timeout 10s]", "Wait for the end of a command"},
 	{verbKill, "kill ID", "End a command and all that it has started"},
 	{verbHelp, "help", "Say what else can be asked"},
@@ -67,10 +71,11 @@ type request struct {
 	verb  verb
 	title string           // for the card: the command, else the line
 	cmd   terminal.Command // run, bg
-	id    string           // output, input, wait, kill
+	id    string           // output, input, screen, keys, wait, kill
 	since int64            // output
-	wait  time.Duration    // output, wait
-	text  string           // input
+	wait  time.Duration    // output, screen, wait
+	text  string           // input, and what screen waits for
+	names []string         // keys
 
 	backgroundAfter time.Duration // run; 0 is never
 }
@@ -143,6 +148,20 @@ func (r *request) arguments(rest string) error {
 			"--since": func(v string) (err error) { r.since, err = parseCursor(v); return },
 			"--wait":  func(v string) (err error) { r.wait, err = parseDuration(v); return },
 		})
+	case verbScreen:
+		return r.idArguments(rest, map[string]func(string) error{
+			"--until": func(v string) error { r.text = v; return nil },
+			"--wait":  func(v string) (err error) { r.wait, err = parseDuration(v); return },
+		})
+	case verbKeys:
+		words := strings.Fields(rest)
+		if len(words) == 0 {
+			return errNoID
+		}
+		if r.id, r.names = words[0], words[1:]; len(r.names) == 0 {
+			return errors.New("no key: write names such as Up, Enter, C-c, or a character")
+		}
+		return nil
 	case verbWait:
 		r.wait = forever
 		return r.idArguments(rest, map[string]func(string) error{

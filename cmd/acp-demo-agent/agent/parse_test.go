@@ -52,6 +52,10 @@ func TestParse(t *testing.T) {
 		{"wait waits for ever", "wait t1", request{verb: verbWait, title: "wait t1", id: "t1", wait: forever}},
 		{"wait takes a bound", "wait t1 --timeout 1m30s", request{
 			verb: verbWait, title: "wait t1 --timeout 1m30s", id: "t1", wait: 90 * time.Second}},
+		{"screen takes a text and a bound", "screen t1 --until 'the end' --wait 2", request{
+			verb: verbScreen, title: "screen t1 --until 'the end' --wait 2", id: "t1", text: "the end", wait: 2 * time.Second}},
+		{"keys are words", `keys t1  C-c ' \ Up`, request{
+			verb: verbKeys, title: `keys t1  C-c ' \ Up`, id: "t1", names: []string{"C-c", "'", `\`, "Up"}}},
 		{"kill", "kill t1", request{verb: verbKill, title: "kill t1", id: "t1"}},
 	}
 	for _, tt := range tests {

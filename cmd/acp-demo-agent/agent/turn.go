@@ -89,6 +89,9 @@ func (t *turn) prepare(line string) func(ctx context.Context) {
 			err = fmt.Errorf("%s: --dir %w", req.verb, dirErr)
 		}
 	}
+	if req.cmd.Line != "" {
+		req.cmd.Shell = t.agent.opts.Shell
+	}
 	call := t.call(req)
 	if err != nil {
 		return func(ctx context.Context) { t.fail(ctx, call, req, err) }
@@ -122,6 +125,10 @@ func (t *turn) do(ctx context.Context, call *bridge.Call, req request) {
 			t.output(ctx, call, req, term)
 		case verbInput:
 			t.input(ctx, call, req, term)
+		case verbKeys:
+			t.keys(ctx, call, req, term)
+		case verbScreen:
+			t.screen(ctx, call, req, term)
 		case verbWait:
 			t.wait(ctx, call, req, term)
 		case verbKill:
@@ -244,6 +251,9 @@ func (t *turn) background(ctx context.Context, call *bridge.Call, req request) {
 	r := t.report(term.Info())
 	r.setExit(terminal.Running, terminal.Exit{})
 	r.DurationMS = 0
+	if req.cmd.Stdin {
+		_ = t.session.screen(term).Read(ctx) // so that it sees all
+	}
 	t.end(ctx, call, r, "running as "+r.ID, nil, fmt.Sprintf("%s is running as %s.\n", code(req.title), code(r.ID)))
 }
 
@@ -313,18 +323,8 @@ const inputBound = 5 * time.Second
 
 // input writes to a command.
 func (t *turn) input(ctx context.Context, call *bridge.Call, req request, term terminal.Terminal) {
-	bound, cancel := context.WithTimeout(ctx, inputBound)
-	defer cancel()
-	n, err := term.WriteInput(bound, req.text)
+	n, err := t.write(ctx, req.id, term, req.text)
 	r := t.report(term.Info())
-	switch {
-	case errors.Is(err, terminal.ErrNoInput):
-		err = fmt.Errorf("%s takes no input: it was started without --input", req.id)
-	case errors.Is(err, terminal.ErrEnded):
-		err = fmt.Errorf("%s has ended and takes no input", req.id)
-	case err != nil && bound.Err() != nil:
-		err = fmt.Errorf("%s does not read: %d of %s were taken in %v", req.id, n, count(len(req.text), "byte"), inputBound)
-	}
 	if err != nil {
 		t.failWith(ctx, call, req, r, err)
 		return
