@@ -218,7 +218,7 @@ func beats(args []string) {
 			spawn(filepath.Join(args[0], name), kind, false)
 		}
 	}
-	select {}
+	forever()
 }
 
 // ourselves returns a Spec that runs one of programs, as a session.
@@ -349,7 +349,7 @@ func boxedAgent(args []string) {
 		fmt.Println(err)
 	}
 	fmt.Println("ready")
-	select {}
+	forever()
 }
 
 func tryWatchdog(dir string) (note string, err error) {
@@ -515,7 +515,7 @@ type row struct {
 	exe     []string // instead of this test program
 	program string
 	args    []string
-	allow   map[string]string // notes that are right here, else "ok"
+	allow   map[string]string // notes that are right here besides "ok"
 }
 
 func TestEverywhere(t *testing.T) {
@@ -545,6 +545,9 @@ func TestEverywhere(t *testing.T) {
 	if os.Getuid() == 0 {
 		apart = slices.Delete(apart, 1, 2)
 	}
+	noProc := map[string]string{"watchdog": "daemon left"} // the watchdog is a shell
+	// Where the other boxes start hundreds of processes meanwhile, nobody can tell.
+	shared := map[string]string{"watchdog": "daemon left", "stop": "unknown"}
 	rows := []row{{name: "as it is", program: "box"}}
 	if os.Getuid() == 0 {
 		rows = append(rows, row{name: "as another user", program: "box", wrap: append(apart[:len(apart):len(apart)], "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")})
@@ -554,7 +557,7 @@ func TestEverywhere(t *testing.T) {
 		rows = append(rows,
 			row{name: "another user, /proc with hidepid", program: "box",
 				wrap: slices.Concat(apart, []string{"sh", "-c", `mount -o remount,hidepid=2 /proc && "$0" "$@"; exit $?`}, user)},
-			row{name: "another user, an empty /proc", program: "box", wrap: slices.Concat(user, bwrap("--tmpfs", "/proc")), allow: map[string]string{"watchdog": "daemon left"}})
+			row{name: "another user, an empty /proc", program: "box", wrap: slices.Concat(user, bwrap("--tmpfs", "/proc")), allow: shared})
 	}
 	for _, name := range slices.Sorted(maps.Keys(filters)) {
 		if os.Getenv("TERMBRIDGE_REAL") == "" && !slices.Contains(usual, name) {
@@ -562,10 +565,9 @@ func TestEverywhere(t *testing.T) {
 		}
 		rows = append(rows, row{name: name, program: "filtered", args: []string{name, exe}, wrap: apart, allow: allow[name]})
 	}
-	noProc := map[string]string{"watchdog": "daemon left"} // the watchdog is a shell
 	rows = append(rows,
 		row{name: "no /dev", program: "box", wrap: bwrap("--tmpfs", "/dev"), allow: map[string]string{"start": "no terminal"}},
-		row{name: "an empty /proc", program: "box", wrap: bwrap("--tmpfs", "/proc"), allow: noProc},
+		row{name: "an empty /proc", program: "box", wrap: bwrap("--tmpfs", "/proc"), allow: shared},
 		row{name: "an empty /proc, another pid namespace", program: "box", wrap: bwrap("--tmpfs", "/proc", "--unshare-pid"), allow: noProc},
 		row{name: "no /proc, prlimit denied", program: "filtered", args: []string{"prlimit denied", exe}, wrap: bwrap("--tmpfs", "/proc", "--unshare-pid"),
 			allow: map[string]string{"start": "unknown", "exit code": "unknown", "stop": "unknown, and left", "watchdog": "daemon left", "descriptors": "unknown"}},
@@ -644,18 +646,18 @@ func (r row) run(t *testing.T, exe string) []string {
 	}
 	cells, bad := make([]string, len(columns)), false
 	for i, c := range columns {
-		want := "ok"
-		if other := r.allow[c.name]; other != "" {
-			want = other
+		allowed := []string{"ok"}
+		if note := r.allow[c.name]; note != "" {
+			allowed = append(allowed, note)
 		}
 		for line := range strings.Lines(string(out)) {
 			if note, ok := strings.CutPrefix(line, c.name+": "); ok {
 				cells[i] = strings.TrimSpace(note)
 			}
 		}
-		if cells[i] != want {
+		if !slices.Contains(allowed, cells[i]) {
 			bad = true
-			t.Errorf("%s, %s: %s, want %s", r.name, c.name, cells[i], want)
+			t.Errorf("%s, %s: %s, want %s", r.name, c.name, cells[i], strings.Join(allowed, " or "))
 		}
 	}
 	if bad {

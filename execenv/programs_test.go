@@ -39,5 +39,13 @@ func agent(args []string) {
 		os.Stdin.Read(make([]byte, 1))
 		os.Exit(3) // without Close
 	}
-	select {}
+	forever()
+}
+
+// forever waits to be killed. A select without cases ends the program when the
+// runtime finds that no goroutine can go on.
+func forever() {
+	for {
+		time.Sleep(time.Hour)
+	}
 }
