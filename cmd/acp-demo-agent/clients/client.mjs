@@ -205,6 +205,7 @@ const connection = app.connect({
 const { initialize, session } = methods.agent;
 const ask = (method, params) => connection.agent.request(method, odd("params", method, params));
 const tell = (method, params) => connection.agent.notify(method, odd("params", method, params));
+for (const { method, params } of config.first ?? []) await ask(method, params).catch(() => {});
 await ask(initialize, {
   protocolVersion: PROTOCOL_VERSION,
   clientInfo: { name: "termbridge-test", version: "1.0.0" },

@@ -64,6 +64,7 @@ type scene struct {
 	early   bool     // a terminal may come too late to be shown
 	habits  habits   // ours only
 	args    []string // of the agent; ours only
+	agent   string   // another one that buildAgent builds
 	// during runs once the first prompt was asked, last before the client is
 	// told to end; acpx ends by itself.
 	during, last func(r *rig)
@@ -82,6 +83,9 @@ func (s scene) refusal() string {
 func (k kind) play(t *testing.T, s scene) *rig {
 	t.Helper()
 	r := k.rig(t)
+	if s.agent != "" {
+		r.agent = filepath.Join(filepath.Dir(r.agent), s.agent)
+	}
 	k.begin(r, s)
 	for i, prompt := range s.prompts {
 		if r.order != nil {

@@ -34,6 +34,9 @@ type habits struct {
 	Link      int64  `json:"link,omitempty"`      // milliseconds that a message takes, in each direction
 	Lag       int64  `json:"lag,omitempty"`       // milliseconds after which a release is answered
 
+	// First are requests that it sends before initialize.
+	First []order `json:"first,omitempty"`
+
 	// Params and Answers are laid over those of a method.
 	Params  map[string]map[string]any `json:"params,omitempty"`
 	Answers map[string]map[string]any `json:"answers,omitempty"`
@@ -118,6 +121,9 @@ func (r *rig) startRaw(s scene) {
 			left.kill(0)
 		}
 	})
+	for _, o := range s.habits.First {
+		c.wait(c.ask(o.Method, maps.Clone(o.Params)))
+	}
 	c.ask("initialize", map[string]any{"protocolVersion": 1, "clientCapabilities": map[string]any{
 		"terminal": !s.bare, "_meta": map[string]any{"terminal_output": s.display},
 	}})

@@ -49,7 +49,7 @@ func TestMain(m *testing.M) {
 
 var buildDir string
 
-// buildAgent builds the agent, once.
+// buildAgent builds the agent, and beside it the example quickstart, once.
 var buildAgent = sync.OnceValues(func() (path string, err error) {
 	if buildDir, err = os.MkdirTemp("", "acp-demo-agent"); err != nil {
 		return "", err
@@ -57,7 +57,7 @@ var buildAgent = sync.OnceValues(func() (path string, err error) {
 	path = filepath.Join(buildDir, "acp-demo-agent")
 	local := execenv.NewLocal(nil)
 	out, err := local.Command(context.Background(), execenv.Spec{
-		Path: "go", Args: []string{"build", "-o", path, ".."}, Env: execenv.Env{}.InheritSafe(),
+		Path: "go", Args: []string{"build", "-o", buildDir, "..", "../../../examples/quickstart"}, Env: execenv.Env{}.InheritSafe(),
 	}).CombinedOutput()
 	if err = errors.Join(err, local.Close()); err != nil {
 		err = fmt.Errorf("go build: %w\n%s", err, out)
