@@ -113,6 +113,7 @@ func TestScreensThatAModelDrives(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
+				o := o
 				o.Serve = func(in io.Reader, out io.Writer) {
 					if err := agent.Serve(context.Background(), in, out, nil); err != nil {
 						t.Error(err)
