@@ -69,7 +69,11 @@ func fenced(output string) string {
 
 // describe says in one line how a command stands.
 func describe(title string, r Report) string {
-	s := code(title) + " " + r.info().String()
+	i := r.info()
+	if title == i.ID {
+		i.ID = "" // once is enough
+	}
+	s := code(title) + " " + i.String()
 	if r.Unknown && !r.unconfirmed() {
 		s += "; whether all that it had started has ended, the client does not say"
 	}
