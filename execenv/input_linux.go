@@ -87,7 +87,7 @@ func (s *session) input() (in input) {
 			}
 			return err
 		})
-	case s.piped[0] != nil:
+	case s.ends[0] != nil:
 		if link := (&stream{f: s.ours[0]}).otherEnd(); link != "" { // else it is closed
 			in.links, in.pipe = []string{link}, true
 		}

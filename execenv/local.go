@@ -133,11 +133,11 @@ func (l *Local) Command(ctx context.Context, spec Spec) Process {
 	p := &process{
 		local:  l,
 		ctx:    ctx,
-		spec:   spec,
 		kill:   make(chan struct{}),
 		exited: make(chan struct{}),
 		reaped: make(chan struct{}),
 	}
+	p.Front = NewFront(p, spec)
 	if spec.Group || spec.TTY != nil {
 		s := &session{process: p, looked: make(chan struct{})}
 		p.session = s

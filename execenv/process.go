@@ -1,15 +1,12 @@
 package execenv
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -25,15 +22,15 @@ import (
 // ended by itself, else when the stop that holds it is through. Signals to the
 // group are sent between the start and the first step only.
 type process struct {
+	*Front
 	local   *Local
 	ctx     context.Context // of Command, as in exec.CommandContext
-	spec    Spec
-	session *session // of a group; nil without
+	session *session        // of a group; nil without
 
 	// Set by Start and the pipe methods, before anything runs at the same time.
 	child     *child
 	term      *ptmx       // the agent's side of the terminal; nil without one
-	piped     [3]*os.File // the process's ends of the pipes of the pipe methods
+	ends      [3]*os.File // the process's ends of the pipes of the pipe methods
 	theirs    []*os.File  // what is the process's alone once it has started
 	ours      []*os.File  // the agent's ends that copiers and StdinPipe use
 	streams   []*stream   // outputs that the caller reads
@@ -52,11 +49,10 @@ type process struct {
 
 	mu sync.Mutex
 	// guards following
-	phase  phase
-	waited bool // Wait was called
-	exit   terminal.Exit
-	holds  int // stops that need the process unreaped
-	after  func(alone bool)
+	phase phase
+	exit  terminal.Exit
+	holds int // stops that need the process unreaped
+	after func(alone bool)
 
 	done bool // Wait has returned
 
@@ -68,8 +64,7 @@ type process struct {
 type phase int
 
 const (
-	ready phase = iota
-	starting
+	ready phase = iota // or starting
 	failed
 	running
 	zombie // exited, not reaped
@@ -86,26 +81,15 @@ func (p *process) ID() string {
 	return strconv.Itoa(p.child.pid)
 }
 
-func (p *process) Run() error {
-	if err := p.Start(); err != nil {
+func (p *process) Start() error {
+	if err := p.Begin(); err != nil {
 		return err
 	}
-	return p.Wait()
-}
-
-func (p *process) Start() error {
-	p.mu.Lock()
-	if p.phase != ready {
-		p.mu.Unlock()
-		return errors.New("execenv: already started")
-	}
-	p.phase = starting
-	p.mu.Unlock()
-
 	err := p.start()
 	closeAll(p.theirs)
 	p.theirs = nil
 	if err == nil {
+		p.Started()
 		return nil
 	}
 	return p.fail(err)
@@ -113,6 +97,7 @@ func (p *process) Start() error {
 
 // fail ends a process that cannot be started: nothing of it stays open.
 func (p *process) fail(err error) error {
+	_ = p.Begin() // a pipe method may have failed: nothing is to start it then
 	closeAll(p.theirs)
 	closeAll(p.ours)
 	p.theirs, p.ours = nil, nil
@@ -128,7 +113,7 @@ func (p *process) fail(err error) error {
 
 // start does the work of Start, which cleans up.
 func (p *process) start() error {
-	if err := p.check(); err != nil {
+	if err := p.spec.Check(); err != nil {
 		return err
 	}
 	if err := starts.Acquire(p.ctx, 1); err != nil || p.ctx.Err() != nil {
@@ -212,27 +197,6 @@ func (p *process) start() error {
 	return nil
 }
 
-func (p *process) check() error {
-	s := &p.spec
-	if s.Path == "" {
-		return fmt.Errorf("%w: no program given", ErrNoCommand)
-	}
-	for _, word := range append([]string{s.Path, s.Dir}, s.Args...) {
-		if strings.ContainsRune(word, 0) {
-			return fmt.Errorf("%w: a NUL byte in %q", syscall.EINVAL, word)
-		}
-	}
-	for name, value := range s.Env.with {
-		if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(value, 0) {
-			return fmt.Errorf("%w: environment variable %q", syscall.EINVAL, name+"="+value)
-		}
-	}
-	if s.TTY != nil && (s.Stdin != nil || s.Stdout != nil || s.Stderr != nil) {
-		return fmt.Errorf("%w: TTY excludes Stdin, Stdout and Stderr", syscall.EINVAL)
-	}
-	return nil
-}
-
 // stdio opens what the process gets as standard input, output and error.
 func (p *process) stdio() (files [3]*os.File, err error) {
 	tty := p.spec.TTY
@@ -256,7 +220,7 @@ func (p *process) stdio() (files [3]*os.File, err error) {
 	if files[1], err = p.openOutput(1, p.spec.Stdout); err != nil {
 		return files, err
 	}
-	if p.spec.Stderr != nil && sameWriter(p.spec.Stderr, p.spec.Stdout) {
+	if p.spec.SameOutput() {
 		files[2] = files[1] // so that one writer is never called from two goroutines
 		return files, nil
 	}
@@ -311,8 +275,8 @@ func (p *process) openOutput(n int, w io.Writer) (*os.File, error) {
 // /dev/null, or what is as good: an empty pipe, or one that is read to nowhere.
 func (p *process) openNull(n int) (*os.File, error) {
 	switch {
-	case p.piped[n] != nil:
-		return p.piped[n], nil
+	case p.ends[n] != nil:
+		return p.ends[n], nil
 	case p.local.null != nil:
 		return p.local.null, nil
 	}
@@ -329,14 +293,14 @@ func (p *process) openNull(n int) (*os.File, error) {
 }
 
 func (p *process) StdinPipe() (io.WriteCloser, error) {
-	if err := p.pipeAllowed("StdinPipe", p.spec.Stdin != nil || p.piped[0] != nil); err != nil {
+	if err := p.Pipe(0); err != nil {
 		return nil, err
 	}
 	pw, pr, err := pipe(true)
 	if err != nil {
 		return nil, p.fail(explain(err, "", ""))
 	}
-	p.piped[0] = pr
+	p.ends[0] = pr
 	p.theirs = append(p.theirs, pr)
 	p.ours = append(p.ours, pw)
 	return writer{pw}, nil
@@ -350,38 +314,25 @@ func (w writer) SetWriteDeadline(t time.Time) error { return w.f.SetWriteDeadlin
 func (w writer) Close() error                       { return w.f.Close() }
 
 func (p *process) StdoutPipe() (io.ReadCloser, error) {
-	return p.outputPipe("StdoutPipe", 1, p.spec.Stdout)
-}
-func (p *process) StderrPipe() (io.ReadCloser, error) {
-	return p.outputPipe("StderrPipe", 2, p.spec.Stderr)
+	return p.outputPipe(1)
 }
 
-func (p *process) outputPipe(method string, n int, w io.Writer) (io.ReadCloser, error) {
-	if err := p.pipeAllowed(method, w != nil || p.piped[n] != nil); err != nil {
+func (p *process) StderrPipe() (io.ReadCloser, error) {
+	return p.outputPipe(2)
+}
+
+func (p *process) outputPipe(n int) (io.ReadCloser, error) {
+	if err := p.Pipe(n); err != nil {
 		return nil, err
 	}
 	pr, pw, err := pipe(false)
 	if err != nil {
 		return nil, p.fail(explain(err, "", ""))
 	}
-	p.piped[n] = pw
+	p.ends[n] = pw
 	s := &stream{local: p.local, f: pr, theirs: pw}
 	p.streams = append(p.streams, s)
 	return s, nil
-}
-
-func (p *process) pipeAllowed(method string, set bool) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	switch {
-	case p.phase != ready:
-		return fmt.Errorf("execenv: %s after Start", method)
-	case set:
-		return fmt.Errorf("execenv: %s: already set", method)
-	case p.spec.TTY != nil:
-		return fmt.Errorf("execenv: %s of a process with a terminal", method)
-	}
-	return nil
 }
 
 // over is called once, when the process has exited. It does not wait for
@@ -458,18 +409,9 @@ func (p *process) killByContext() {
 }
 
 func (p *process) Wait() error {
-	p.mu.Lock()
-	switch {
-	case p.phase < running:
-		p.mu.Unlock()
-		return errors.New("execenv: not started")
-	case p.waited:
-		p.mu.Unlock()
-		return errors.New("execenv: Wait was already called")
+	if err := p.BeginWait(); err != nil {
+		return err
 	}
-	p.waited = true
-	p.mu.Unlock()
-
 	<-p.exited
 	<-p.reaped
 	err := p.joinCopiers()
@@ -607,58 +549,6 @@ func (p *process) Kill() (err error) {
 	return err
 }
 
-func (p *process) Output() ([]byte, error) {
-	if err := p.free("Output", 1, p.spec.Stdout); err != nil {
-		return nil, err
-	}
-	var stdout bytes.Buffer
-	var stderr end
-	p.spec.Stdout = &stdout
-	if p.spec.Stderr == nil && p.piped[2] == nil {
-		p.spec.Stderr = &stderr
-	}
-	err := p.Run()
-	if e, ok := errors.AsType[*ExitError](err); ok {
-		e.Stderr = stderr.b
-	}
-	return stdout.Bytes(), err
-}
-
-func (p *process) CombinedOutput() ([]byte, error) {
-	if err := errors.Join(p.free("CombinedOutput", 1, p.spec.Stdout), p.free("CombinedOutput", 2, p.spec.Stderr)); err != nil {
-		return nil, err
-	}
-	var both bytes.Buffer
-	p.spec.Stdout, p.spec.Stderr = &both, &both
-	err := p.Run()
-	return both.Bytes(), err
-}
-
-// free returns nil if nobody has asked for output n yet.
-func (p *process) free(method string, n int, w io.Writer) error {
-	name := [...]string{1: "Stdout", 2: "Stderr"}[n]
-	switch {
-	case w != nil:
-		return fmt.Errorf("execenv: %s: %s is already set", method, name)
-	case p.piped[n] != nil:
-		return fmt.Errorf("execenv: %s after %sPipe", method, name)
-	}
-	return nil
-}
-
-// end keeps the end of what is written.
-type end struct{ b []byte }
-
-const maxEnd = 32 << 10
-
-func (e *end) Write(p []byte) (int, error) {
-	e.b = append(e.b, p...)
-	if over := len(e.b) - maxEnd; over > maxEnd { // so that each byte is moved once
-		e.b = append(e.b[:0], e.b[over:]...)
-	}
-	return len(p), nil
-}
-
 func closeAll(files []*os.File) {
 	for _, f := range files {
 		f.Close()
@@ -670,15 +560,4 @@ func ignoreClosed(err error) error {
 		return nil
 	}
 	return err
-}
-
-// sameWriter reports whether two writers are the same, and false for types that
-// cannot be compared.
-func sameWriter(a, b io.Writer) (same bool) {
-	defer func() {
-		if recover() != nil {
-			same = false
-		}
-	}()
-	return a == b
 }
