@@ -1,7 +1,6 @@
 package launcher
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -21,9 +20,10 @@ import (
 // A process is one command at the place: the launcher here, and what the wrapper
 // there reports.
 type process struct {
+	*execenv.Front
 	e    *Executor
 	ctx  context.Context
-	spec execenv.Spec
+	spec *execenv.Spec // the Front's
 
 	// set before Start
 	stdin          *stdin // of StdinPipe; nil without
@@ -40,6 +40,7 @@ type process struct {
 	feeding  sync.WaitGroup   // copies Spec.Stdin
 	reading  sync.WaitGroup   // the pumps
 
+	kill   chan struct{} // closed by Kill, with mu held
 	begun  chan struct{} // closed by the first record; refused is valid
 	exited chan struct{} // closed when the exit is known, or never will be
 	over   chan struct{} // closed when the launcher was waited for
@@ -51,14 +52,12 @@ type process struct {
 	refused error // why it could not be started
 	exit    terminal.Exit
 	cause   error // of the context that ended it
-	waited  bool
 }
 
 type phase int
 
 const (
 	ready phase = iota
-	starting
 	failed
 	running
 )
@@ -68,12 +67,16 @@ var (
 )
 
 func newProcess(ctx context.Context, e *Executor, spec execenv.Spec) *process {
-	return &process{
-		e: e, ctx: ctx, spec: spec,
+	p := &process{
+		e: e, ctx: ctx,
+		kill:   make(chan struct{}),
 		begun:  make(chan struct{}),
 		exited: make(chan struct{}),
 		over:   make(chan struct{}),
 	}
+	p.Front = execenv.NewFront(p, spec)
+	p.spec = p.Spec()
+	return p
 }
 
 // An output is where an output of the command goes.
@@ -82,7 +85,7 @@ type output struct {
 	reader *io.PipeReader
 	w      io.Writer
 
-	mu sync.Mutex
+	mu sync.Mutex // held while w is written to
 	// guards following
 	dropped bool // nobody reads any more
 }
@@ -91,27 +94,28 @@ type output struct {
 // dropped, since a command must not be killed by that.
 func (o *output) Write(p []byte) (int, error) {
 	o.mu.Lock()
-	dropped := o.dropped
-	o.mu.Unlock()
-	if !dropped && o.w != nil {
+	defer o.mu.Unlock()
+	if !o.dropped && o.w != nil {
 		if _, err := o.w.Write(p); err != nil {
-			o.drop()
+			o.dropped = true
 		}
 	}
 	return len(p), nil
 }
 
+// drop ends a write to a pipe, and waits for one to a writer: after it the writer
+// is the caller's again.
 func (o *output) drop() {
-	o.mu.Lock()
-	o.dropped = true
-	o.mu.Unlock()
 	if o.reader != nil {
 		o.reader.Close()
 	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.dropped = true
 }
 
 func (p *process) StdinPipe() (io.WriteCloser, error) {
-	if err := p.pipeAllowed("StdinPipe", p.spec.Stdin != nil || p.stdin != nil); err != nil {
+	if err := p.Pipe(0); err != nil {
 		return nil, err
 	}
 	p.stdin = &stdin{p: p}
@@ -180,52 +184,33 @@ func (s *stdin) begin() {
 	}
 }
 
-func (p *process) StdoutPipe() (io.ReadCloser, error) {
-	return p.outputPipe("StdoutPipe", &p.stdout, p.spec.Stdout)
-}
+func (p *process) StdoutPipe() (io.ReadCloser, error) { return p.outputPipe(1, &p.stdout) }
+func (p *process) StderrPipe() (io.ReadCloser, error) { return p.outputPipe(2, &p.stderr) }
 
-func (p *process) StderrPipe() (io.ReadCloser, error) {
-	return p.outputPipe("StderrPipe", &p.stderr, p.spec.Stderr)
-}
-
-func (p *process) outputPipe(method string, o *output, set io.Writer) (io.ReadCloser, error) {
-	if err := p.pipeAllowed(method, set != nil || o.pipe != nil); err != nil {
+func (p *process) outputPipe(n int, o *output) (io.ReadCloser, error) {
+	if err := p.Pipe(n); err != nil {
 		return nil, err
 	}
 	o.reader, o.pipe = io.Pipe()
 	o.w = o.pipe
-	return o.reader, nil
+	return &outputReader{o.reader}, nil
 }
 
-func (p *process) pipeAllowed(method string, set bool) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	switch {
-	case p.phase != ready:
-		return fmt.Errorf("launcher: %s after Start", method)
-	case set:
-		return fmt.Errorf("launcher: %s: already set", method)
-	case p.spec.TTY != nil:
-		return fmt.Errorf("launcher: %s of a process with a terminal", method)
-	}
-	return nil
-}
+// An outputReader returns os.ErrClosed after Close, as a file does.
+type outputReader struct{ *io.PipeReader }
 
-func (p *process) Run() error {
-	if err := p.Start(); err != nil {
-		return err
+func (r *outputReader) Read(b []byte) (int, error) {
+	n, err := r.PipeReader.Read(b)
+	if errors.Is(err, io.ErrClosedPipe) {
+		err = os.ErrClosed
 	}
-	return p.Wait()
+	return n, err
 }
 
 func (p *process) Start() error {
-	p.mu.Lock()
-	if p.phase != ready {
-		p.mu.Unlock()
-		return errors.New("launcher: already started")
+	if err := p.Begin(); err != nil {
+		return err
 	}
-	p.phase = starting
-	p.mu.Unlock()
 	if err := p.start(); err != nil {
 		for _, o := range []*output{&p.stdout, &p.stderr} {
 			if o.pipe != nil {
@@ -237,35 +222,13 @@ func (p *process) Start() error {
 		p.mu.Unlock()
 		return &execenv.StartError{Path: p.spec.Path, Dir: p.spec.Dir, Err: err}
 	}
-	return nil
-}
-
-func (p *process) check() error {
-	s := &p.spec
-	if s.Path == "" {
-		return fmt.Errorf("%w: no program given", execenv.ErrNoCommand)
-	}
-	words := append([]string{s.Path, s.Dir}, s.Args...)
-	for name, value := range s.Env.Explicit() {
-		if name == "" || strings.Contains(name, "=") {
-			return fmt.Errorf("%w: environment variable %q", syscall.EINVAL, name)
-		}
-		words = append(words, name, value)
-	}
-	for _, word := range words {
-		if strings.ContainsRune(word, 0) {
-			return fmt.Errorf("%w: a NUL byte in %q", syscall.EINVAL, word)
-		}
-	}
-	if s.TTY != nil && (s.Stdin != nil || s.Stdout != nil || s.Stderr != nil) {
-		return fmt.Errorf("%w: TTY excludes Stdin, Stdout and Stderr", syscall.EINVAL)
-	}
+	p.Started()
 	return nil
 }
 
 // start connects, starts the launcher, and waits for the wrapper's first record.
 func (p *process) start() (err error) {
-	if err := p.check(); err != nil {
+	if err := p.spec.Check(); err != nil {
 		return err
 	}
 	if p.ctx.Err() != nil {
@@ -375,7 +338,12 @@ func (p *process) launch() error {
 			return err
 		}
 		p.input = in.(inputPipe)
-		p.open(&p.stdout, p.spec.Stdout)
+		stdout := p.spec.Stdout
+		if p.spec.SameOutput() {
+			stdout = &lockedWriter{w: stdout}
+			p.spec.Stderr = stdout
+		}
+		p.open(&p.stdout, stdout)
 		p.open(&p.stderr, p.spec.Stderr)
 		side := &splitter{nonce: []byte(nonce), record: p.take, output: &p.stderr}
 		streams = []pump{{out, main, &p.stdout}, {errOut, side, &p.stderr}}
@@ -553,35 +521,11 @@ func (p *process) killByContext() {
 }
 
 func (p *process) Wait() error {
-	p.mu.Lock()
-	switch {
-	case p.phase != running:
-		p.mu.Unlock()
-		return errors.New("launcher: not started")
-	case p.waited:
-		p.mu.Unlock()
-		return errors.New("launcher: Wait was already called")
+	if err := p.BeginWait(); err != nil {
+		return err
 	}
-	p.waited = true
-	p.mu.Unlock()
-
 	<-p.exited
-	copies := p.spec.Stdout != nil || p.spec.Stderr != nil
-	var late <-chan time.Time
-	if !copies {
-		// What is still held by a process that outlived this one is read on, to
-		// nowhere.
-		late = time.After(0)
-	}
-	select {
-	case <-p.over:
-	case <-late:
-	case <-p.ctx.Done():
-		select {
-		case <-p.over:
-		case <-time.After(terminal.DrainLimit):
-		}
-	}
+	err := p.joinCopies()
 	if p.watch != nil {
 		p.watch()
 	}
@@ -594,51 +538,50 @@ func (p *process) Wait() error {
 	defer p.mu.Unlock()
 	switch {
 	case p.exit.Success():
-		return nil
+		return err
 	case !p.exit.Known() && p.cause == nil:
 		return &execenv.ExitError{Exit: p.exit, Err: fmt.Errorf("%s: %w", p.e.launcher.Name, ErrLost)}
 	}
 	return &execenv.ExitError{Exit: p.exit, Err: p.cause}
 }
 
-func (p *process) Output() ([]byte, error) {
-	if p.spec.Stdout != nil || p.stdout.pipe != nil {
-		return nil, errors.New("launcher: Stdout already set")
+// errCut is why some of an output is missing.
+var errCut = errors.New("launcher: killed, and its output was still held open")
+
+// joinCopies waits for the copying to the writers of the Spec: without a bound, as
+// os/exec does, or for [terminal.DrainLimit] once the context has ended or Kill was
+// called. What is written later goes to nowhere, as what is written to pipes does.
+func (p *process) joinCopies() error {
+	if p.spec.Stdout == nil && p.spec.Stderr == nil {
+		return nil
 	}
-	var out bytes.Buffer
-	var text tailText
-	p.spec.Stdout = &out
-	collect := p.spec.Stderr == nil && p.stderr.pipe == nil
-	if collect {
-		p.spec.Stderr = &text
+	var cut error
+	select {
+	case <-p.over:
+		return nil
+	case <-p.ctx.Done():
+		cut = context.Cause(p.ctx)
+	case <-p.kill:
+		cut = errCut
 	}
-	err := p.Run()
-	if e, ok := errors.AsType[*execenv.ExitError](err); ok && collect {
-		e.Stderr = text.b
+	select {
+	case <-p.over:
+		return nil
+	case <-time.After(terminal.DrainLimit):
+		return cut
 	}
-	return out.Bytes(), err
 }
 
-func (p *process) CombinedOutput() ([]byte, error) {
-	if p.spec.Stdout != nil || p.spec.Stderr != nil || p.stdout.pipe != nil || p.stderr.pipe != nil {
-		return nil, errors.New("launcher: Stdout or Stderr already set")
-	}
-	both := new(lockedBuffer)
-	p.spec.Stdout, p.spec.Stderr = both, both
-	err := p.Run()
-	return both.b.Bytes(), err
-}
-
-// A lockedBuffer takes the writes of two goroutines.
-type lockedBuffer struct {
+// A lockedWriter is one writer for two outputs.
+type lockedWriter struct {
 	mu sync.Mutex
-	b  bytes.Buffer
+	w  io.Writer // guarded by mu
 }
 
-func (l *lockedBuffer) Write(p []byte) (int, error) {
+func (l *lockedWriter) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.b.Write(p)
+	return l.w.Write(p)
 }
 
 // ID names the process as PID@PLACE.
@@ -662,6 +605,11 @@ func (p *process) Signal(sig os.Signal) error { return p.signal("N", sig) }
 func (p *process) SignalGroup(sig os.Signal) error { return p.signal("G", sig) }
 
 func (p *process) Kill() error {
+	p.mu.Lock()
+	if p.phase == running && !isClosed(p.kill) {
+		close(p.kill) // so that Wait ends
+	}
+	p.mu.Unlock()
 	err := p.signal("K", syscall.SIGKILL)
 	if errors.Is(err, os.ErrProcessDone) {
 		return nil
@@ -780,7 +728,7 @@ func (p *process) InputState() (terminal.State, terminal.Evidence) {
 // A tty is the agent's side of a terminal at the place.
 type tty struct{ p *process }
 
-func (t *tty) Read(b []byte) (int, error) { return t.p.stdout.reader.Read(b) }
+func (t *tty) Read(b []byte) (int, error) { return (&outputReader{t.p.stdout.reader}).Read(b) }
 
 func (t *tty) Close() error {
 	t.p.stdout.drop()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/termbridge/termbridge/execenv"
+	"github.com/termbridge/termbridge/execenv/execenvtest"
 	"github.com/termbridge/termbridge/execenv/launcher"
 	"github.com/termbridge/termbridge/localterm"
 	"github.com/termbridge/termbridge/terminal"
@@ -14,6 +15,20 @@ import (
 
 // everywhere runs the suite at every place, as .ci/run does.
 var everywhere = flag.Bool("everywhere", false, "run the suite at every place, not at one")
+
+func TestExecutor(t *testing.T) {
+	// An Executor keeps its contract at every place.
+	for i, p := range places() {
+		t.Run(p.name, func(t *testing.T) {
+			if i > 1 && !*everywhere {
+				t.Skip("the suite runs at two places: -everywhere runs it at all")
+			}
+			execenvtest.Test(t, execenvtest.Config{
+				Executor: newExecutor(t, p.get(t), nil), Dir: t.TempDir(), Alone: p.name == "bwrap",
+			})
+		})
+	}
+}
 
 func TestManager(t *testing.T) {
 	// localterm keeps its contract at every place.
