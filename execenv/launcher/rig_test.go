@@ -93,6 +93,7 @@ UsePAM no
 PasswordAuthentication no
 PermitRootLogin yes
 LogLevel ERROR
+SetEnv HOME=%[1]s
 MaxStartups 100
 %[2]s`, dir, match.String())
 	for name, data := range map[string][]byte{"sshd_config": config.Bytes(), "known_hosts": known.Bytes()} {

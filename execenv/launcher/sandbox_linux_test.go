@@ -176,4 +176,11 @@ func init() {
 		return bubblewrap(t, launcher.Policy{Read: []string{filepath.Dir(exe)}, Write: []string{os.TempDir()}})
 	}}
 	extraPlaces = append(extraPlaces, sandbox)
+	plains["bwrap"] = func(b *testing.B) func(string) *exec.Cmd {
+		l := sandbox.get(b)
+		return func(line string) *exec.Cmd {
+			argv := l.Argv(launcher.Run{Argv: []string{"/bin/sh", "-c", line}})
+			return exec.Command(argv[0], argv[1:]...)
+		}
+	}
 }

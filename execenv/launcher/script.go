@@ -104,13 +104,13 @@ exit 0
 //	G PID SIGNAL       signal the foreground group of its terminal, or its group
 //
 // When its input ends, and when no heartbeat came for SECONDS, everything that
-// has the tag is killed. All processes of a command have the tag in their
+// has the tag is killed. Tags hold dots, which are no patterns (-F). All processes of a command have the tag in their
 // environment, so two scans that find nothing are the end of it: between fork
 // and exec, and in its exit, a process shows none for a moment.
 const supervisorText = `
 trap "" HUP INT QUIT TERM PIPE USR1;
 _g="TERMBRIDGE_PLACE=$1";
-_f() { grep -ls "$_g.$1" /proc/[0-9]*/environ 2>/dev/null; };
+_f() { grep -Fls "$_g.$1" /proc/[0-9]*/environ 2>/dev/null; };
 _k() { for _p in $(_f "$1"); do _p=${_p#/proc/}; kill -$2 "${_p%/environ}"; done 2>/dev/null; };
 _z() {
 	_n=0; _c=0;
