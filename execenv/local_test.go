@@ -24,40 +24,6 @@ var (
 	_ execenv.Session  = execenv.NewLocal(nil).Command(context.Background(), execenv.Spec{Group: true}).(execenv.Session)
 )
 
-func TestOutput(t *testing.T) {
-	l := newLocal(t, nil)
-	out, err := l.Command(t.Context(), sh("echo out; echo err >&2")).Output()
-	if string(out) != "out\n" || err != nil {
-		t.Errorf("Output: got %q, %v", out, err)
-	}
-	out, err = l.Command(t.Context(), sh("echo one; echo two >&2; echo three")).CombinedOutput()
-	if string(out) != "one\ntwo\nthree\n" || err != nil {
-		t.Errorf("CombinedOutput keeps the order: got %q, %v", out, err)
-	}
-	out, err = l.Command(t.Context(), sh("echo out; echo why >&2; exit 3")).Output()
-	e, ok := errors.AsType[*execenv.ExitError](err)
-	if !ok || string(out) != "out\n" || e.Exit.Code == nil || *e.Exit.Code != 3 || string(e.Stderr) != "why\n" {
-		t.Errorf("a code is an ExitError with the standard error: got %q, %#v", out, err)
-	}
-	spec := sh("cat")
-	spec.Stdin = strings.NewReader("in")
-	if out, err = l.Command(t.Context(), spec).Output(); string(out) != "in" || err != nil {
-		t.Errorf("Stdin: got %q, %v", out, err)
-	}
-	spec = sh("exit 0")
-	spec.Stdin = io.LimitReader(zeros{}, 1<<20)
-	if _, err = l.Command(t.Context(), spec).Output(); err != nil {
-		t.Errorf("a process need not read its input: got %v", err)
-	}
-	if out, err = l.Command(t.Context(), sh("cat; echo end")).Output(); string(out) != "end\n" || err != nil {
-		t.Errorf("without Stdin there is none: got %q, %v", out, err)
-	}
-}
-
-type zeros struct{}
-
-func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
-
 func TestExit(t *testing.T) {
 	l := newLocal(t, nil)
 	for script, want := range map[string]string{
@@ -91,92 +57,6 @@ func TestExit(t *testing.T) {
 	}
 }
 
-func TestPipes(t *testing.T) {
-	l := newLocal(t, nil)
-	p := l.Command(t.Context(), sh("read line; echo got $line; echo bad >&2"))
-	in, err := p.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := p.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stderr, err := p.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.StdoutPipe(); err == nil {
-		t.Error("a second StdoutPipe: no error")
-	}
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.StdinPipe(); err == nil {
-		t.Error("StdinPipe after Start: no error")
-	}
-	io.WriteString(in, "x\n")
-	out, err1 := io.ReadAll(stdout)
-	bad, err2 := io.ReadAll(stderr)
-	if string(out) != "got x\n" || string(bad) != "bad\n" || err1 != nil || err2 != nil {
-		t.Errorf("got %q, %q, %v, %v", out, bad, err1, err2)
-	}
-	if err := p.Wait(); err != nil {
-		t.Errorf("Wait: %v", err)
-	}
-	if err := p.Wait(); err == nil {
-		t.Error("a second Wait: no error")
-	}
-	if _, err := in.Write([]byte("x")); !errors.Is(err, os.ErrClosed) {
-		t.Errorf("Wait closes the pipes: got %v", err)
-	}
-	if _, err := stdout.Read(make([]byte, 1)); !errors.Is(err, os.ErrClosed) {
-		t.Errorf("Wait closes the pipes: got %v", err)
-	}
-}
-
-func TestSignals(t *testing.T) {
-	l := newLocal(t, nil)
-	p := l.Command(t.Context(), sh("sleep 60"))
-	if err := p.Kill(); err != nil {
-		t.Errorf("Kill before Start: %v", err)
-	}
-	if err := p.Signal(os.Interrupt); err == nil {
-		t.Error("Signal before Start: no error")
-	}
-	if err := p.Wait(); err == nil {
-		t.Error("Wait before Start: no error")
-	}
-	if id := p.ID(); id != "" {
-		t.Errorf("ID before Start: %q", id)
-	}
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Start(); err == nil {
-		t.Error("a second Start: no error")
-	}
-	if id := p.ID(); id == "" {
-		t.Error("no ID")
-	}
-	for range 3 {
-		if err := p.Kill(); err != nil {
-			t.Errorf("Kill: %v", err)
-		}
-	}
-	if got := exitOf(p.Wait()); got != "SIGKILL" {
-		t.Errorf("got %s", got)
-	}
-	if err := p.Kill(); err != nil {
-		t.Errorf("Kill after the exit: %v", err)
-	}
-	for _, err := range []error{p.Signal(os.Interrupt), p.SignalGroup(os.Interrupt)} {
-		if !errors.Is(err, os.ErrProcessDone) {
-			t.Errorf("a signal after the exit: got %v", err)
-		}
-	}
-}
-
 // A process without a group of its own is in the agent's: a signal to the
 // group would be suicide.
 func TestSignalGroupIsNeverTheAgents(t *testing.T) {
@@ -190,18 +70,6 @@ func TestSignalGroupIsNeverTheAgents(t *testing.T) {
 	}
 	if got := exitOf(p.Wait()); got != "SIGTERM" {
 		t.Errorf("got %s", got)
-	}
-}
-
-func TestSignalGroup(t *testing.T) {
-	l := newLocal(t, nil)
-	r := start(t, l, sh("trap : TERM; sh -c 'trap \"echo child; exit\" TERM; echo ready; while :; do sleep .01; done'; echo over"))
-	r.until(t, "ready")
-	if err := r.SignalGroup(syscall.SIGTERM); err != nil {
-		t.Error(err)
-	}
-	if got := r.rest(t); !strings.HasSuffix(got, "child\nover\n") {
-		t.Errorf("the group was not reached: %q", got)
 	}
 }
 

@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -16,52 +14,6 @@ import (
 	"github.com/termbridge/termbridge/execenv"
 	"github.com/termbridge/termbridge/terminal"
 )
-
-// Output and CombinedOutput exclude the pipes that os/exec's exclude, and allow
-// what they allow.
-func TestOutputAndPipes(t *testing.T) {
-	l := newLocal(t, nil)
-	type process interface {
-		StdoutPipe() (io.ReadCloser, error)
-		StderrPipe() (io.ReadCloser, error)
-		Output() ([]byte, error)
-		CombinedOutput() ([]byte, error)
-	}
-	for name, use := range map[string]func(p process) error{
-		"StdoutPipe, Output":         func(p process) error { p.StdoutPipe(); _, err := p.Output(); return err },
-		"StdoutPipe, CombinedOutput": func(p process) error { p.StdoutPipe(); _, err := p.CombinedOutput(); return err },
-		"StderrPipe, CombinedOutput": func(p process) error { p.StderrPipe(); _, err := p.CombinedOutput(); return err },
-		"StderrPipe, Output": func(p process) error {
-			stderr, err := p.StderrPipe()
-			if err != nil {
-				return err
-			}
-			go io.Copy(io.Discard, stderr)
-			_, err = p.Output()
-			return err
-		},
-		"Output":         func(p process) error { _, err := p.Output(); return err },
-		"CombinedOutput": func(p process) error { _, err := p.CombinedOutput(); return err },
-	} {
-		want := use(exec.Command("sh", "-c", "echo; echo >&2"))
-		got := use(l.Command(t.Context(), sh("echo; echo >&2")))
-		if (got == nil) != (want == nil) {
-			t.Errorf("%s: %v; os/exec: %v", name, got, want)
-		}
-	}
-	p := l.Command(t.Context(), sh("echo out"))
-	stdout, _ := p.StdoutPipe()
-	if _, err := p.Output(); err == nil || !strings.Contains(err.Error(), "after StdoutPipe") {
-		t.Errorf("Output after StdoutPipe: %v", err)
-	}
-	if err := p.Start(); err != nil { // and nothing is lost by the error
-		t.Fatal(err)
-	}
-	if out, err := io.ReadAll(stdout); string(out) != "out\n" || err != nil {
-		t.Errorf("%q, %v", out, err)
-	}
-	p.Wait()
-}
 
 func TestExitCode(t *testing.T) {
 	l := newLocal(t, nil)

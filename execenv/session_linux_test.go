@@ -180,47 +180,6 @@ func TestStopTreeOfForkLoops(t *testing.T) {
 	}
 }
 
-func TestStopTreeAtOnce(t *testing.T) {
-	l := newLocal(t, nil)
-	r := start(t, l, sh("trap '' TERM; echo ready; while :; do sleep .05; done"))
-	r.until(t, "ready")
-	began := time.Now()
-	var wg sync.WaitGroup
-	for i := range 5 {
-		wg.Go(func() {
-			grace := time.Minute
-			if i == 3 {
-				grace = 100 * time.Millisecond // who has the least patience decides
-			}
-			if left := r.StopTree(grace); len(left) > 0 {
-				t.Errorf("left: %v", left)
-			}
-			select {
-			case <-r.Exited():
-			default:
-				t.Error("StopTree returned before the end")
-			}
-		})
-	}
-	wg.Wait()
-	if took := time.Since(began); took > 20*time.Second {
-		t.Errorf("took %v", took)
-	}
-}
-
-func TestStopTreeBeforeStart(t *testing.T) {
-	s := newLocal(t, nil).Command(t.Context(), execenv.Spec{Path: "true", Group: true}).(execenv.Session)
-	if left := s.StopTree(0); left != nil {
-		t.Errorf("left %v, want nil: nothing is known", left)
-	}
-	if _, ok := s.Terminal(); ok {
-		t.Error("a terminal without Spec.TTY")
-	}
-	if s.Exit().Known() {
-		t.Errorf("exit %v before the start", s.Exit())
-	}
-}
-
 // What a command leaves behind at its natural end runs on and can write on, is
 // named, and ends with the Local.
 func TestSurvivors(t *testing.T) {
@@ -495,23 +454,6 @@ func asNobody(t *testing.T, test string) {
 	if t.Logf("%s", out); err != nil {
 		t.Error(err)
 	}
-}
-
-func TestResize(t *testing.T) {
-	l := newLocal(t, nil)
-	spec := sh("trap 'stty size; exit' WINCH; echo ready; while :; do sleep .01; done")
-	spec.TTY = &execenv.TTY{Input: true}
-	r := start(t, l, spec)
-	r.until(t, "ready")
-	for _, bad := range []terminal.Size{{}, {Rows: 1}, {Rows: -1, Cols: 1}, {Rows: 1 << 16, Cols: 1}} {
-		if err := r.term.Resize(bad); !errors.Is(err, syscall.EINVAL) {
-			t.Errorf("Resize(%v): got %v", bad, err)
-		}
-	}
-	if err := r.term.Resize(terminal.Size{Rows: 50, Cols: 60}); err != nil {
-		t.Error(err)
-	}
-	r.until(t, "50 60\n")
 }
 
 func TestTerminalInput(t *testing.T) {

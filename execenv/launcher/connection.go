@@ -198,7 +198,7 @@ func (c *connection) forget() {
 		if c.in != nil {
 			c.in.Close()
 		}
-		c.sup.StopTree(0)
+		c.sup.StopTree(terminal.SettleTimeout) // where it runs here, it ends what it has started
 		_ = c.sup.Wait()
 	}
 	os.RemoveAll(c.dir)
@@ -221,7 +221,7 @@ func (c *connection) start() (*bufio.Reader, *tailText, error) {
 	}
 	c.dir = dir
 	run := Run{
-		Argv:       []string{"/bin/sh", "-c", supervisor, "tb", c.tag, strconv.Itoa(max(1, int(c.e.opts.LostAfter/time.Second)))},
+		Argv:       []string{"/bin/sh", "-c", supervisor, "tb", c.tag, strconv.Itoa(int((c.e.opts.LostAfter+time.Second-1)/time.Second) + 1)},
 		Supervisor: true,
 		Dir:        dir,
 	}
@@ -324,7 +324,8 @@ func (c *connection) beat() {
 		_, err := c.ask(ctx, "P", "beat")
 		cancel()
 		if err != nil {
-			c.sup.StopTree(0) // its input and its output end
+			c.in.Close()
+			c.sup.StopTree(terminal.StopGrace) // its output ends
 			return
 		}
 	}
@@ -356,6 +357,29 @@ func (c *connection) ask(ctx context.Context, op, id string, args ...string) (st
 	case <-ctx.Done():
 		return "", context.Cause(ctx)
 	}
+}
+
+// whileAlive returns a context that ends after d: a busy place has as long again, and
+// again, as its supervisor answers.
+func (c *connection) whileAlive(d time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() { // ends with ctx
+		for range 5 {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(d):
+			}
+			ping, done := context.WithTimeout(ctx, request)
+			_, err := c.ask(ping, "P", "alive")
+			done()
+			if err != nil {
+				break
+			}
+		}
+		cancel()
+	}()
+	return ctx, cancel
 }
 
 // answer hands an answer to the one that asked first.

@@ -597,6 +597,11 @@ func (p *process) ID() string {
 // request bounds one request to the supervisor.
 const request = terminal.KillTimeout
 
+// silence is the error of a request that was not answered.
+func (e *Executor) silence() error {
+	return fmt.Errorf("%s: no answer for %v", e.launcher.Name, request)
+}
+
 func (p *process) Signal(sig os.Signal) error { return p.signal("N", sig) }
 
 // SignalGroup signals the foreground group of the terminal, or the group of the
@@ -639,13 +644,14 @@ func (p *process) signal(op string, sig os.Signal) error {
 		pid = ownPID(p.tag, pid)
 	}
 	id := strconv.Itoa(pid)
-	if n == syscall.SIGKILL && op == "G" || pid == 0 {
+	// The group of a sandbox's process is also that of the sandbox itself.
+	if op == "G" && (n == syscall.SIGKILL || p.e.launcher.Here && p.tty == nil) || pid == 0 {
 		op = "K"
 	}
 	if op == "K" {
 		id = p.id
 	}
-	ctx, cancel := context.WithTimeoutCause(context.Background(), request, fmt.Errorf("%s: no answer for %v", p.e.launcher.Name, request))
+	ctx, cancel := context.WithTimeoutCause(context.Background(), request, p.e.silence())
 	defer cancel()
 	answer, err := p.conn.ask(ctx, op, id, signalWord(n))
 	if err == nil && answer == "-" {
@@ -681,7 +687,7 @@ func (p *process) StopTree(grace time.Duration) []terminal.Proc {
 	}
 	var left []terminal.Proc
 	if !p.conn.blind {
-		ctx, cancel := context.WithTimeout(context.Background(), grace+terminal.SettleTimeout)
+		ctx, cancel := p.conn.whileAlive(grace + terminal.SettleTimeout)
 		answer, err := p.conn.ask(ctx, "S", p.id, strconv.Itoa(int((grace+49*time.Millisecond)/(50*time.Millisecond))))
 		cancel()
 		if err == nil {
@@ -739,12 +745,25 @@ func (t *tty) Write(b []byte) (int, error)           { return t.p.tty.Write(b) }
 func (t *tty) SetWriteDeadline(when time.Time) error { return t.p.tty.SetWriteDeadline(when) }
 
 // Resize resizes the launcher's terminal, whose new size it passes on. Without a
-// controlling terminal the kernel tells the command nothing.
+// controlling terminal the kernel tells the command nothing: the supervisor does,
+// when the size has arrived.
 func (t *tty) Resize(size terminal.Size) error {
 	err := t.p.tty.Resize(size)
-	if err == nil && !t.p.spec.TTY.Input {
-		err = t.p.signal("K", windowChanged)
+	if err != nil || t.p.spec.TTY.Input {
+		return err
 	}
+	t.p.mu.Lock()
+	pid := t.p.pid
+	t.p.mu.Unlock()
+	if t.p.e.launcher.Here || pid == 0 {
+		return t.p.signal("K", windowChanged)
+	}
+	if isClosed(t.p.exited) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeoutCause(context.Background(), request, t.p.e.silence())
+	defer cancel()
+	_, err = t.p.conn.ask(ctx, "W", t.p.id, strconv.Itoa(pid), strconv.Itoa(int(size.Rows)), strconv.Itoa(int(size.Cols)))
 	return err
 }
 

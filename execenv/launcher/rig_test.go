@@ -2,6 +2,7 @@ package launcher_test
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -19,7 +20,16 @@ import (
 	"github.com/termbridge/termbridge/terminal/terminaltest"
 )
 
-func TestMain(m *testing.M) { terminaltest.Main(m) }
+// TestMain runs more tests at one time than there are processors: most of them
+// sleep, or wait for another machine's part of the work.
+func TestMain(m *testing.M) {
+	flag.Set("test.parallel", "8") // a flag of the command line replaces it
+	terminaltest.Main(m)
+}
+
+// keepOpen are what the servers of the tests run for: the test binary's ends of
+// their standard inputs.
+var keepOpen []io.Closer
 
 // need fails or skips a test that needs a program that is not there.
 func need(t testing.TB, names ...string) {
@@ -40,7 +50,6 @@ func need(t testing.TB, names ...string) {
 type sshd struct {
 	dir   string
 	ports map[string]string // by the name of the shell
-	alive io.Closer         // open as long as the server is to run
 }
 
 var loginShells = []string{"sh", "bash", "zsh", "fish", "tcsh"}
@@ -106,10 +115,12 @@ MaxStartups 100
 		path = "/usr/sbin/sshd"
 	}
 	// It ends with its standard input: that of a shell which waits for ours.
-	cmd := exec.Command("/bin/sh", "-c", `"$@" & read -r x; kill $!`, "sh", path, "-D", "-e", "-f", filepath.Join(dir, "sshd_config"))
-	if s.alive, err = cmd.StdinPipe(); err != nil {
+	cmd := exec.Command("/bin/sh", "-c", `dir=$1; shift; "$@" & read -r x; kill $!; rm -rf "$dir"`, "sh", dir, path, "-D", "-e", "-f", filepath.Join(dir, "sshd_config"))
+	alive, err := cmd.StdinPipe()
+	if err != nil {
 		return nil, err
 	}
+	keepOpen = append(keepOpen, alive)
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
 		return nil, err

@@ -101,6 +101,8 @@ exit 0
 //	L ID               L ID PID:WORDS …: what has the tag ID
 //	K ID SIGNAL        signal what has the tag ID. K ID
 //	N PID SIGNAL       signal one process. N PID, or N PID - if it is gone
+//	W ID PID ROWS COLS signal a change of its size to what has the tag ID, once
+//	                   the terminal of PID has that size, or after a second. W ID
 //	G PID SIGNAL       signal the foreground group of its terminal, or its group
 //
 // When its input ends, and when no heartbeat came for SECONDS, everything that
@@ -132,10 +134,15 @@ _s() {
 	_z "$1"; echo "S $1$(_l "$1")";
 };
 _q() {
-	read -r _t 2>/dev/null </proc/$1/stat || { echo "G $1 -"; return; };
-	set -- $1 $2 ${_t##*) };
+	read -r _u 2>/dev/null </proc/$1/stat || { echo "G $1 -"; return; };
+	set -- $1 $2 ${_u##*) };
 	if [ $8 -gt 0 ]; then kill -$2 -$8; else kill -$2 -$5; fi 2>/dev/null;
 	echo "G $1";
+};
+_w() {
+	_i=0;
+	while [ $_i -lt 20 ] && [ "$(stty size 2>/dev/null </proc/$2/fd/1)" != "$3 $4" ]; do sleep 0.05; _i=$((_i+1)); done;
+	_k "$1" WINCH; echo "W $1";
 };
 (
 	trap "" HUP INT QUIT TERM PIPE; trap "_b=0" USR1; _b=0; exec </dev/null >/dev/null 2>&1;
@@ -150,6 +157,7 @@ while IFS=" " read -r _o _i _x; do
 		(L) echo "L $_i$(_l $_i)";;
 		(N) if kill -$_x $_i 2>/dev/null; then echo "N $_i"; else echo "N $_i -"; fi;;
 		(G) _q $_i $_x;;
+		(W) _w $_i $_x & ;;
 		(P) kill -USR1 $_t; echo "P $_i";;
 		(Q) break;;
 	esac;
