@@ -36,9 +36,9 @@ func caseSignal(h *harness) {
 }
 
 func caseHandled(h *harness) {
-	r := h.start(sh(`trap 'echo caught; exit 7' USR1; echo ready; while :; do sleep 0.05; done`))
+	r := h.start(sh(`trap 'echo caught; exit 7' HUP; echo ready; while :; do sleep 0.05; done`))
 	r.until("ready")
-	if err := r.Signal(syscall.SIGUSR1); err != nil {
+	if err := r.Signal(syscall.SIGHUP); err != nil {
 		h.Errorf("Signal: %v", err)
 	}
 	h.checkExit("a handler", r.exited(), 7, "")
