@@ -3,7 +3,6 @@ package bridge
 import (
 	"context"
 	"maps"
-	"strings"
 	"time"
 
 	acp "github.com/coder/acp-go-sdk"
@@ -25,7 +24,6 @@ type displayTerminal struct {
 	live   int           // commands that are being shown in it
 	exit   terminal.Exit // of the last that was
 	exited bool          // terminal_exit was sent
-	cr     bool          // what was sent ends with a carriage return
 }
 
 // addTerminal makes card embed its display terminal.
@@ -70,7 +68,8 @@ type displayPresenter struct {
 func (p displayPresenter) failed(words string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.send(&excerpt{head: "\n" + words + "\n"}, p.room())
+	var lines vt.Newlines
+	p.send(&excerpt{head: lines.Convert("\n" + words + "\n")}, p.room())
 }
 
 // done notes that all is shown. The last command that is shown says how it ended.
@@ -98,13 +97,14 @@ func (p displayPresenter) exit(exit terminal.Exit) {
 // the middle, and can be read by cursor as ever.
 func (p displayPresenter) follow(ctx context.Context) {
 	var r liveReader
+	var lines vt.Newlines
 	room := p.room()
 	for r.more(ctx, p.card, p.t) {
 		if r.pause(ctx) != nil || p.limiter.Wait(ctx) != nil {
 			return
 		}
 		var e excerpt
-		if r.read(ctx, p.t, e.add) != nil {
+		if r.read(ctx, p.t, func(s string) { e.add(lines.Convert(s)) }) != nil {
 			return
 		}
 		if !p.wait(ctx, p.show(&e, room)) {
@@ -123,7 +123,7 @@ func (p displayPresenter) show(e *excerpt, room int) *updates.Update {
 // send queues a piece of output. Called with the card's mu held.
 func (p displayPresenter) send(e *excerpt, room int) *updates.Update {
 	p.last = time.Now()
-	p.latest = p.out.Put(acp.SessionUpdate{ToolCallUpdate: displayOutput(p.id, p.terminal.crlf(e, room))})
+	p.latest = p.out.Put(acp.SessionUpdate{ToolCallUpdate: displayOutput(p.id, e.cut(room))})
 	return p.latest
 }
 
@@ -143,41 +143,6 @@ func displayOutput(id acp.ToolCallId, data string) *acp.SessionToolCallUpdate {
 // whatever attributes were on.
 const displayMark = "\x1b[0m\r\n[... %d bytes skipped ...]\r\n"
 
-// crlf returns an excerpt as a terminal needs it, in at most limit bytes of JSON: a
-// line feed alone, as programs without a terminal write it, also returns the
-// carriage.
-func (d *displayTerminal) crlf(e *excerpt, limit int) string {
-	convert := func(s string) string {
-		var b strings.Builder
-		b.Grow(len(s) + len(s)/16)
-		for {
-			i := strings.IndexByte(s, '\n')
-			if i < 0 {
-				break
-			}
-			b.WriteString(s[:i])
-			if !(i > 0 && s[i-1] == '\r' || i == 0 && d.cr) {
-				b.WriteByte('\r')
-			}
-			b.WriteByte('\n')
-			d.cr = false
-			s = s[i+1:]
-		}
-		b.WriteString(s)
-		if s != "" {
-			d.cr = strings.HasSuffix(s, "\r")
-		}
-		return b.String()
-	}
-	if e.skipped == 0 {
-		whole := convert(e.head + e.tail)
-		return updates.Middle(whole, limit, displayMark)
-	}
-	head := convert(e.head)
-	d.cr = false
-	return updates.Cut(head, convert(e.tail), e.skipped, limit, displayMark)
-}
-
 // An excerpt is the start and the end of a piece of output: what it holds is
 // bounded however much is added.
 type excerpt struct {
@@ -187,6 +152,14 @@ type excerpt struct {
 
 // excerptPart bounds both parts: no line of the wire holds more.
 const excerptPart = terminal.MaxUpdateLine
+
+// cut returns the excerpt in at most limit bytes of JSON.
+func (e *excerpt) cut(limit int) string {
+	if e.skipped == 0 {
+		return updates.Middle(e.head+e.tail, limit, displayMark)
+	}
+	return updates.Cut(e.head, e.tail, e.skipped, limit, displayMark)
+}
 
 func (e *excerpt) add(s string) {
 	if e.tail == "" && e.skipped == 0 && len(e.head)+len(s) <= excerptPart {

@@ -191,14 +191,19 @@ func (q *question) put(c *Call, key string) error {
 	case r.Outcome.Selected == nil:
 		return fmt.Errorf("bridge: %w: no outcome of a question", acpterm.ErrBadReply)
 	}
-	switch id := r.Outcome.Selected.OptionId; {
-	case id == allowAlways && key != "":
-		s.allow(key)
-	case id == allowOnce:
-	case id == rejectOnce:
-		return fmt.Errorf("bridge: %w", ErrDenied)
-	default:
+	id := r.Outcome.Selected.OptionId
+	// Some clients answer with the kind of an option. There is one of each.
+	i := slices.IndexFunc(request.Options, func(o acp.PermissionOption) bool {
+		return o.OptionId == id || string(o.Kind) == string(id)
+	})
+	if i < 0 {
 		return fmt.Errorf("bridge: %w: option %q, which there was not", acpterm.ErrBadReply, id)
+	}
+	switch request.Options[i].OptionId {
+	case allowAlways:
+		s.allow(key)
+	case rejectOnce:
+		return fmt.Errorf("bridge: %w", ErrDenied)
 	}
 	return nil
 }

@@ -263,6 +263,29 @@ func TestPermissionWithoutTheMethod(t *testing.T) {
 	}
 }
 
+// A client may answer with the kind of an option, in place of its id.
+func TestPermissionByKind(t *testing.T) {
+	for answer, starts := range map[acp.PermissionOptionId]int{"allow_once": 1, "reject_once": 0, "reject_always": 0, "Allow": 0, "": 0} {
+		eachUser(t, func() *user {
+			return &user{answer: func(context.Context, acp.RequestPermissionRequest) (acp.RequestPermissionResponse, error) {
+				return acp.RequestPermissionResponse{Outcome: acp.NewRequestPermissionOutcomeSelected(answer)}, nil
+			}}
+		}, func(w *world, k kind, u *user) {
+			w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
+				_, err := ask(ctx, t, "1", "echo", "echo x")
+				switch {
+				case answer == "reject_once" && !errors.Is(err, bridge.ErrDenied),
+					starts == 0 && answer != "reject_once" && !errors.Is(err, acpterm.ErrBadReply),
+					starts == 1 && err != nil:
+					w.Errorf("%q: %v", answer, err)
+				}
+				return done, nil
+			})
+			check(w, string(answer)+": starts", w.starts("echo"), starts)
+		})
+	}
+}
+
 // A reply that makes no sense allows nothing.
 func TestPermissionBadReply(t *testing.T) {
 	eachUser(t, func() *user {

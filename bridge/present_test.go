@@ -140,12 +140,15 @@ func TestAwkwardOutput(t *testing.T) {
 	}
 }
 
-// A line feed alone becomes CR LF in a display terminal, and only that.
+// A line feed alone becomes CR LF in a display terminal, and only that; not on the
+// alternate screen, on which programs move by it.
 func TestDisplayLineFeeds(t *testing.T) {
-	in(t, display, &bridge.Options{Pipes: true}, func(w *world) {
-		w.run("1", terminal.Command{Args: []string{"print", "a\nb\r\n\nc"}})
-		check(w, "the output", w.c.Card("1").Visible(), "a\r\nb\r\n\r\nc")
-	})
+	for _, pipes := range []bool{true, false} {
+		in(t, display, &bridge.Options{Pipes: pipes}, func(w *world) {
+			w.run("1", terminal.Command{Args: []string{"print", "a\nb\r\n\nc\x1b[?1049h\x1b[Hd\ne\x1b[?1049l\nf"}})
+			check(w, "the output", w.c.Card("1").Visible(), "a\r\nb\r\n\r\nc\x1b[?1049h\x1b[Hd\ne\x1b[?1049l\r\nf")
+		})
+	}
 }
 
 // A display terminal has one exit, with the command's status, also when its Call

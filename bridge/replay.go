@@ -10,6 +10,7 @@ import (
 	acp "github.com/coder/acp-go-sdk"
 	"github.com/termbridge/termbridge/bridge/internal/updates"
 	"github.com/termbridge/termbridge/internal/text"
+	"github.com/termbridge/termbridge/internal/vt"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -182,7 +183,9 @@ func (s *State) replay(r Record) ([]acp.SessionUpdate, error) {
 	addTerminal(&card, r.Dir)
 	d := displayTerminal{exit: terminal.Exit{Code: r.ExitCode, Signal: r.Signal}}
 	all := []acp.SessionUpdate{{ToolCall: &card}}
-	for _, data := range updates.Split(d.crlf(&excerpt{head: r.Output}, forRecord), updates.Line/2) {
+	var lines vt.Newlines // of a display terminal, as the output of a live command is sent
+	out := updates.Middle(lines.Convert(r.Output), forRecord, displayMark)
+	for _, data := range updates.Split(out, updates.Line/2) {
 		if data != "" {
 			all = append(all, acp.SessionUpdate{ToolCallUpdate: displayOutput(r.ToolCallID, data)})
 		}
