@@ -64,6 +64,9 @@ import (
 // Conn is what this package needs of the agent's side of a connection.
 // *acp.AgentSideConnection satisfies it.
 //
+// When a ctx ends, a method returns as soon as its request is written, or will not
+// be: the release of a terminal waits for the other requests about it.
+//
 // A Conn that also has the method Done() <-chan struct{} is watched: commands
 // end when that channel is closed. Others are believed to live for ever.
 type Conn interface {

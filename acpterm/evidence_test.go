@@ -113,8 +113,7 @@ func TestAnAnswerCountsBeforeABound(t *testing.T) {
 	m := newManager(peer{client: new(Client)}, Options{})
 	watched := func() *watch {
 		return &watch{
-			term:  &term{manager: m, release: &release{id: "t"}, peer: m.peer, wake: make(chan struct{}, 1)},
-			ctx:   context.Background(),
+			term:  &term{manager: m, release: &release{id: "t", ctx: context.Background()}, peer: m.peer, wake: make(chan struct{}, 1)},
 			waits: make(chan reply[acp.WaitForTerminalExitResponse], 1),
 			alarm: time.NewTimer(0),
 		}

@@ -262,7 +262,7 @@ func (m *Manager) answered(c *creation, resp acp.CreateTerminalResponse, err err
 	if late && r != nil {
 		p := c.peer
 		m.options.Logger.Info("acpterm: a terminal came too late and is released", "terminal", r.id, "after", time.Since(c.sent))
-		killed := call(context.Background(), p, p.conn.KillTerminal, acp.KillTerminalRequest{SessionId: p.session, TerminalId: r.id})
+		killed := call(p, r, p.conn.KillTerminal, acp.KillTerminalRequest{SessionId: p.session, TerminalId: r.id})
 		await(p, killed, terminal.KillTimeout)
 		if p.lost() { // maybe before the kill could be sent
 			p.abandon(r, false)

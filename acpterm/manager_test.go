@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -1245,6 +1246,71 @@ func TestNothingIsAskedAfterTheEnd(t *testing.T) {
 			defer c.mu.Unlock()
 			if got := strings.Join(c.calls, " "); got != kill+" "+release {
 				t.Errorf("the calls are %s", got)
+			}
+		})
+	}
+}
+
+// A slowWrite is a connection whose writes of one method take long, and that notes
+// what was written.
+type slowWrite struct {
+	closing
+	method string
+}
+
+func (c *slowWrite) write(method string) {
+	if method == c.method {
+		time.Sleep(time.Minute)
+	}
+	c.note(method)
+}
+
+func (c *slowWrite) CreateTerminal(context.Context, acp.CreateTerminalRequest) (acp.CreateTerminalResponse, error) {
+	return acp.CreateTerminalResponse{TerminalId: "x"}, nil
+}
+
+func (c *slowWrite) WaitForTerminalExit(ctx context.Context, _ acp.WaitForTerminalExitRequest) (acp.WaitForTerminalExitResponse, error) {
+	c.write(wait)
+	<-ctx.Done()
+	return acp.WaitForTerminalExitResponse{}, ctx.Err()
+}
+
+func (c *slowWrite) TerminalOutput(context.Context, acp.TerminalOutputRequest) (acp.TerminalOutputResponse, error) {
+	c.write(output)
+	return acp.TerminalOutputResponse{}, nil
+}
+
+func (c *slowWrite) KillTerminal(context.Context, acp.KillTerminalRequest) (acp.KillTerminalResponse, error) {
+	c.write(kill)
+	return acp.KillTerminalResponse{}, nil
+}
+
+func (c *slowWrite) ReleaseTerminal(context.Context, acp.ReleaseTerminalRequest) (acp.ReleaseTerminalResponse, error) {
+	c.write(release)
+	return acp.ReleaseTerminalResponse{}, nil
+}
+
+// A release is written behind every other request about its terminal, whichever of
+// them is held up: behind it the id may be that of another terminal.
+func TestAReleaseIsWrittenLast(t *testing.T) {
+	for _, method := range []string{wait, output, kill} {
+		synctest.Test(t, func(t *testing.T) {
+			c := &slowWrite{method: method}
+			m := acpterm.New(c, "s", &acpterm.Options{Dir: "/work"})
+			term, err := m.Start(t.Context(), terminal.Command{Line: "true"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+			if _, err := term.Stop(t.Context()); err != nil {
+				t.Error(err)
+			}
+			_ = m.Close() // a leak, by then
+			time.Sleep(2 * time.Minute)
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if i := slices.Index(c.calls, release); i < 0 || i != len(c.calls)-1 || !slices.Contains(c.calls, method) {
+				t.Errorf("%s is slow: the calls are %v", method, c.calls)
 			}
 		})
 	}

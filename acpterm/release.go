@@ -28,6 +28,12 @@ type release struct {
 	releases *releases
 	done     chan struct{} // closed by end
 
+	// Requests about it. Their ctx ends before it is released, so that one which
+	// is never answered does not stay with the connection.
+	ctx    context.Context
+	cancel context.CancelFunc
+	calls  sync.WaitGroup
+
 	// releases.mu guards following:
 	owner string    // our id of the terminal, "" for one that came too late
 	sent  time.Time // when the client was told first; zero if it was not
@@ -48,6 +54,7 @@ func (r *releases) track(session acp.SessionId, id string, hooks Hooks) (*releas
 		old = r.list[i]
 	}
 	added := &release{session: session, id: id, hooks: hooks, releases: r, done: make(chan struct{})}
+	added.ctx, added.cancel = context.WithCancel(context.Background())
 	r.list = append(r.list, added)
 	r.mu.Unlock()
 	if old != nil {
@@ -122,10 +129,14 @@ func (m *Manager) release(p peer, r *release, giveUp <-chan struct{}) {
 		r.hooks.Releasing(ctx)
 		cancel()
 	}
-	if !r.send() {
-		return
-	}
+	r.cancel()
 	go func() { // owned by the connection
+		// A request that is still to be written when the release is may reach the
+		// next terminal with the id.
+		r.calls.Wait()
+		if !r.send() {
+			return
+		}
 		_, err := p.conn.ReleaseTerminal(context.Background(), acp.ReleaseTerminalRequest{SessionId: p.session, TerminalId: r.id})
 		if err != nil {
 			m.options.Logger.Debug("acpterm: terminal/release", "terminal", r.id, "err", err)
@@ -158,7 +169,7 @@ func (p peer) released(r *release, limit time.Duration, giveUp <-chan struct{}) 
 	select {
 	case <-r.done:
 	case <-p.gone:
-		r.end()
+		p.abandon(r, true)
 	case <-giveUp:
 	case <-timer.C:
 	}
@@ -173,6 +184,7 @@ const farewell = 200 * time.Millisecond
 // our input still reads, and may live on with its commands. It returns when both
 // requests are written, or after the bound.
 func (p peer) abandon(r *release, ended bool) {
+	r.cancel()
 	if _, sent := r.of(); !sent.IsZero() || !r.send() {
 		r.end()
 		return

@@ -1,7 +1,6 @@
 package acpterm
 
 import (
-	"context"
 	"time"
 
 	"github.com/coder/acp-go-sdk"
@@ -59,10 +58,7 @@ type watch struct {
 	told  ending // by its timeout, by Stop, or by an end of patience
 	cut   ending // byLoss or byImpatience: nothing more can be learned
 
-	// Requests, and what comes of them. Their ctx ends when the terminal is
-	// released, so that one which is never answered does not stay with the
-	// connection.
-	ctx     context.Context
+	// Requests, and what comes of them.
 	waits   chan reply[acp.WaitForTerminalExitResponse] // holds all that are ever sent
 	asked   int                                         // waits sent
 	waiting int                                         // waits not answered
@@ -86,12 +82,9 @@ type watch struct {
 // It alone writes the output and the end of Info.
 func (t *term) run() {
 	defer close(t.over)
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
 	w := &watch{
 		term:  t,
 		ev:    evidence{profile: t.manager.options.Profile},
-		ctx:   ctx,
 		waits: make(chan reply[acp.WaitForTerminalExitResponse], maxWaits+1),
 		poll:  newPoll(),
 		stop:  t.stopping,
@@ -116,7 +109,7 @@ func (t *term) run() {
 		why = byLoss
 	}
 	w.finish(why)
-	cancel()
+	t.release.cancel()
 	w.letGo()
 }
 
@@ -246,7 +239,7 @@ func (w *watch) sendWait() {
 	p := w.current()
 	w.asked++
 	w.waiting++
-	callTo(w.waits, w.ctx, p, p.conn.WaitForTerminalExit, acp.WaitForTerminalExitRequest{SessionId: p.session, TerminalId: w.term.release.id})
+	callTo(w.waits, p, w.release, p.conn.WaitForTerminalExit, acp.WaitForTerminalExitRequest{SessionId: p.session, TerminalId: w.term.release.id})
 }
 
 // waited takes an answer to terminal/wait_for_exit. One that says that the command
@@ -284,7 +277,7 @@ func (w *watch) read() {
 	p := w.current()
 	w.poll.last = time.Now()
 	w.outOver = w.ev.exit.Known()
-	w.out = call(w.ctx, p, p.conn.TerminalOutput, acp.TerminalOutputRequest{SessionId: p.session, TerminalId: w.term.release.id})
+	w.out = call(p, w.release, p.conn.TerminalOutput, acp.TerminalOutputRequest{SessionId: p.session, TerminalId: w.term.release.id})
 }
 
 // snapshot takes an answer to terminal/output.
@@ -385,7 +378,7 @@ func (w *watch) end(why ending) {
 	p := w.current()
 	w.ev.seen = w.manager.sight(p, w.tag)
 	w.ev.kill(w.failure(acp.ClientMethodTerminalKill, errNoAnswer))
-	w.kill = call(w.ctx, p, p.conn.KillTerminal, acp.KillTerminalRequest{SessionId: p.session, TerminalId: w.term.release.id})
+	w.kill = call(p, w.release, p.conn.KillTerminal, acp.KillTerminalRequest{SessionId: p.session, TerminalId: w.term.release.id})
 	if w.waiting == 0 {
 		w.sendWait() // one that was answered before tells nothing of the kill
 	}
@@ -454,7 +447,7 @@ func (w *watch) letGo() {
 
 // failure translates the error of a request.
 func (w *watch) failure(method string, err error) error {
-	return w.current().failure(w.ctx, method, err)
+	return w.current().failure(w.release.ctx, method, err)
 }
 
 // due reports whether at is not zero and has come, and makes it zero then.

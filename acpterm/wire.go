@@ -43,31 +43,31 @@ type reply[T any] struct {
 	err   error
 }
 
-// call makes a request in a goroutine of the connection's own: a write to a peer
-// that stopped reading ignores every context. What comes of it can be received
-// once.
-func call[Q, R any](ctx context.Context, p peer, method func(context.Context, Q) (R, error), request Q) chan reply[R] {
+// call makes a request about a terminal of the client in a goroutine of the
+// connection's own: a write to a peer that stopped reading ignores every context.
+// What comes of it can be received once.
+func call[Q, R any](p peer, r *release, method func(context.Context, Q) (R, error), request Q) chan reply[R] {
 	ch := make(chan reply[R], 1)
-	callTo(ch, ctx, p, method, request)
+	callTo(ch, p, r, method, request)
 	return ch
 }
 
 // callTo is call for a channel that has room for the reply. When its goroutine
-// runs ctx may have ended, or the connection, and the terminal have been let go:
-// then nothing is sent.
-func callTo[Q, R any](ch chan<- reply[R], ctx context.Context, p peer, method func(context.Context, Q) (R, error), request Q) {
-	go func() {
-		var r reply[R]
+// runs the terminal may have been let go, or the connection have ended: then
+// nothing is sent.
+func callTo[Q, R any](ch chan<- reply[R], p peer, r *release, method func(context.Context, Q) (R, error), request Q) {
+	r.calls.Go(func() {
+		var answer reply[R]
 		switch {
 		case p.lost():
-			r.err = terminal.ErrConnectionLost
-		case ctx.Err() != nil:
-			r.err = context.Cause(ctx)
+			answer.err = terminal.ErrConnectionLost
+		case r.ctx.Err() != nil:
+			answer.err = context.Cause(r.ctx)
 		default:
-			r.value, r.err = method(ctx, request)
+			answer.value, answer.err = method(r.ctx, request)
 		}
-		ch <- r
-	}()
+		ch <- answer
+	})
 }
 
 // errNoAnswer is the reason when the client did not answer within the bound.

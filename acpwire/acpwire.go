@@ -40,7 +40,8 @@
 //
 // The agent's handlers run at once, as with the SDK, but for those of Cancel,
 // which run one after the other for each session. A handler may send requests,
-// Cancel too.
+// Cancel too. Notifications are handled one after the other, in their order, and
+// any number of them may wait, of 64 MiB at most.
 package acpwire
 
 import (

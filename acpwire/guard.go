@@ -9,7 +9,6 @@ import (
 	"io"
 	"log/slog"
 	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/coder/acp-go-sdk"
@@ -39,6 +38,9 @@ type guard struct {
 
 	mu sync.Mutex
 	// guards following
+	waiting  []notification      // that wait for the handler of the one before
+	backlog  int                 // their bytes
+	handling bool                // one is being handled
 	sent     map[int64]string    // the methods of our requests that are not answered, by the SDK's id
 	prompts  map[string]*prompt  // that are not answered, by the client's id
 	sessions map[string]*session // that have prompts or cancels
@@ -96,10 +98,6 @@ func (g *guard) receive(line []byte) []byte {
 	m.lenient(params[m.method])
 	g.tell(m.method, m.edits)
 	m.rewrite()
-	if !m.has(m.id) && !g.handles(m.method) {
-		g.tellOnce(m.method, "acpwire: a notification that the agent does not know was dropped", "method", m.method)
-		return nil
-	}
 	switch {
 	case m.method == acp.AgentMethodSessionPrompt:
 		g.receivePrompt(&m)
@@ -107,7 +105,13 @@ func (g *guard) receive(line []byte) []byte {
 		g.receiveCancel(&m)
 	case m.method == acp.AgentMethodInitialize && g.initialize != nil && m.has(m.id):
 		return g.receiveInitialize(&m)
-	case m.method == methodCancelRequest && g.cancelPrompt(memberOf(m.text(m.params), "requestId")):
+	case m.method == methodCancelRequest:
+		if g.cancelPrompt(memberOf(m.text(m.params), "requestId")) {
+			return nil
+		}
+		return m.line
+	case !m.has(m.id):
+		return g.receiveNotification(&m)
 	default:
 		return m.line
 	}
@@ -126,18 +130,6 @@ func (g *guard) receiveInitialize(m *message) []byte {
 		return nil
 	}
 	return m.line
-}
-
-// handles reports whether the SDK has a use for a notification: it queues 1,024
-// of any kind, and closes the connection when more come than it handles.
-func (g *guard) handles(method string) bool {
-	switch takes := optional[method]; {
-	case strings.HasPrefix(method, "_"):
-		return has[acp.ExtensionMethodHandler](g.agent)
-	case takes != nil:
-		return takes(g.agent)
-	}
-	return params[method] != nil || method == methodCancelRequest
 }
 
 // methodCancelRequest is JSON-RPC's way to give a request up, in both directions.
@@ -228,8 +220,10 @@ func (g *guard) tellOnce(kind, message string, args ...any) {
 
 // Write implements [io.Writer]. The SDK writes each line in one call.
 func (g *guard) Write(line []byte) (int, error) {
-	if err := g.write(g.send(line)); err != nil {
-		return 0, err
+	if out := g.send(line); out != nil {
+		if err := g.write(out); err != nil {
+			return 0, err
+		}
 	}
 	return len(line), nil
 }
@@ -242,14 +236,16 @@ func (g *guard) write(line []byte) error {
 	return err
 }
 
-// send returns what the client gets of a line of the SDK: its ids of requests
-// are moved.
+// send returns what the client gets of a line of the SDK, nil for nothing: its ids
+// of requests are moved.
 func (g *guard) send(line []byte) []byte {
 	m, err := parse(line)
 	if err != nil {
 		return line
 	}
 	switch {
+	case m.method == "" && string(m.text(m.id)) == noID:
+		return nil
 	case m.method == methodCancelRequest:
 		if n, err := strconv.ParseInt(string(memberOf(m.text(m.params), "requestId")), 10, 64); err == nil {
 			g.mu.Lock()

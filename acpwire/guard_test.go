@@ -1,6 +1,7 @@
 package acpwire_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -9,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -291,6 +293,103 @@ func TestNotificationsThatNobodyTakes(t *testing.T) {
 				t.Errorf("the agent did not get %s", method)
 			}
 		}
+	})
+}
+
+// An editor is an agent that takes documents and extensions, slowly.
+type editor struct {
+	*agent
+	pause time.Duration
+	got   []string // written by one handler after the other
+}
+
+func (e *editor) UnstableDidSaveDocument(_ context.Context, n acp.UnstableDidSaveDocumentNotification) error {
+	time.Sleep(e.pause)
+	e.got = append(e.got, string(n.Uri))
+	return nil
+}
+
+func (e *editor) HandleExtensionMethod(_ context.Context, method string, params json.RawMessage) (any, error) {
+	time.Sleep(e.pause)
+	e.got = append(e.got, method+string(params))
+	return nil, errors.New("no")
+}
+
+// Any number of notifications may wait for the agent: it gets all of them, in
+// their order, and neither a cancel nor a request waits for them. Requests without
+// an id are no notifications, and no answer comes of them.
+func TestFloodOfNotifications(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &editor{agent: &agent{open: map[*bool]acp.SessionId{}}, pause: time.Second}
+		in, to := io.Pipe()
+		from, out := io.Pipe()
+		conn := acpwire.Connect(e, in, out, nil)
+		const n = 5000
+		var want []string
+		go func() {
+			fmt.Fprintln(to, prompt("1", "s", "wait 1h"))
+			for i := range n {
+				fmt.Fprintf(to, `{"method":"document/didSave","params":{"sessionId":"s","uri":"%d"}}`+"\n", i)
+				fmt.Fprintf(to, `{"method":"_mine","params":[%d]}`+"\n", i)
+				fmt.Fprintln(to, `{"method":"document/didSave","params":{"uri":7}}`)
+				fmt.Fprintln(to, `{"id":null,"method":"initialize","params":{"protocolVersion":1}}`)
+			}
+			fmt.Fprintln(to, cancel("s"))
+			fmt.Fprintln(to, `{"id":2,"method":"initialize","params":{"protocolVersion":1}}`)
+		}()
+		for i := range n {
+			want = append(want, fmt.Sprint(i), fmt.Sprintf("_mine[%d]", i))
+		}
+		start := time.Now()
+		lines := bufio.NewScanner(from)
+		var answers []string
+		for range 2 {
+			lines.Scan()
+			answers = append(answers, lines.Text())
+		}
+		slices.Sort(answers)
+		if !strings.Contains(answers[0], `"id":1,"result":{"stopReason":"cancelled"`) || !strings.Contains(answers[1], `"id":2,"result"`) {
+			t.Errorf("the answers are %q", answers)
+		}
+		if took := time.Since(start); took > 0 {
+			t.Errorf("the answers took %v", took)
+		}
+		time.Sleep(2*n*e.pause + time.Second)
+		if !slices.Equal(e.got, want) {
+			t.Errorf("of %d notifications the agent got %d, or in another order", len(want), len(e.got))
+		}
+		to.Close()
+		<-conn.Done()
+		out.Close()
+	})
+}
+
+// Notifications that wait have a bound; what is over it is lost, and that is
+// logged once.
+func TestBacklogOfNotifications(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &editor{agent: &agent{open: map[*bool]acp.SessionId{}}, pause: time.Hour}
+		var log locked
+		in, to := io.Pipe()
+		conn := acpwire.Connect(e, in, io.Discard, options(&log))
+		const n, size = 100, 1 << 20
+		for range n {
+			fmt.Fprintf(to, `{"method":"_mine","params":"%s"}`+"\n", strings.Repeat("x", size))
+		}
+		time.Sleep((n + 1) * e.pause)
+		if got := len(e.got); got < 60 || got > 70 {
+			t.Errorf("%d notifications of 1 MiB were kept, want 64 MiB", got)
+		}
+		fmt.Fprintln(to, `{"method":"_mine","params":"again"}`)
+		time.Sleep(2 * e.pause)
+		if last := e.got[len(e.got)-1]; last != `_mine"again"` {
+			t.Errorf("the last is %.30s", last)
+		}
+		if got := strings.Count(log.String(), "notifications are lost"); got != 1 {
+			t.Errorf("the loss is logged %d times", got)
+		}
+		to.Close()
+		<-conn.Done()
 	})
 }
 

@@ -2,7 +2,9 @@ package acpwire
 
 import (
 	"context"
+	"encoding/json"
 	"reflect"
+	"strings"
 
 	"github.com/coder/acp-go-sdk"
 )
@@ -38,36 +40,79 @@ var params = map[string]reflect.Type{
 	acp.AgentMethodSessionSetModel:        reflect.TypeFor[acp.UnstableSetSessionModelRequest](),
 }
 
-// optional are the notifications that an agent need not take, and how to see that
-// it does.
-var optional = map[string]func(acp.Agent) bool{
-	acp.AgentMethodDocumentDidChange: has[interface {
-		UnstableDidChangeDocument(context.Context, acp.UnstableDidChangeDocumentNotification) error
-	}],
-	acp.AgentMethodDocumentDidClose: has[interface {
-		UnstableDidCloseDocument(context.Context, acp.UnstableDidCloseDocumentNotification) error
-	}],
-	acp.AgentMethodDocumentDidFocus: has[interface {
-		UnstableDidFocusDocument(context.Context, acp.UnstableDidFocusDocumentNotification) error
-	}],
-	acp.AgentMethodDocumentDidOpen: has[interface {
-		UnstableDidOpenDocument(context.Context, acp.UnstableDidOpenDocumentNotification) error
-	}],
-	acp.AgentMethodDocumentDidSave: has[interface {
-		UnstableDidSaveDocument(context.Context, acp.UnstableDidSaveDocumentNotification) error
-	}],
-	acp.AgentMethodNesAccept: has[interface {
-		UnstableAcceptNes(context.Context, acp.UnstableAcceptNesNotification) error
-	}],
-	acp.AgentMethodNesReject: has[interface {
-		UnstableRejectNes(context.Context, acp.UnstableRejectNesNotification) error
-	}],
+// A handler takes the params of a notification.
+type handler func(context.Context, json.RawMessage) error
+
+// notifications are those that an agent need not take, and how to find what takes
+// them in an agent: nil if nothing does.
+var notifications = map[string]func(acp.Agent) handler{
+	acp.AgentMethodDocumentDidChange: takes(didChangeDocumenter.UnstableDidChangeDocument),
+	acp.AgentMethodDocumentDidClose:  takes(didCloseDocumenter.UnstableDidCloseDocument),
+	acp.AgentMethodDocumentDidFocus:  takes(didFocusDocumenter.UnstableDidFocusDocument),
+	acp.AgentMethodDocumentDidOpen:   takes(didOpenDocumenter.UnstableDidOpenDocument),
+	acp.AgentMethodDocumentDidSave:   takes(didSaveDocumenter.UnstableDidSaveDocument),
+	acp.AgentMethodNesAccept:         takes(acceptNeser.UnstableAcceptNes),
+	acp.AgentMethodNesReject:         takes(rejectNeser.UnstableRejectNes),
 }
 
-// has reports whether an agent has the methods of T.
-func has[T any](a acp.Agent) bool {
-	_, ok := a.(T)
-	return ok
+// What takes each of them.
+type (
+	didChangeDocumenter interface {
+		UnstableDidChangeDocument(context.Context, acp.UnstableDidChangeDocumentNotification) error
+	}
+	didCloseDocumenter interface {
+		UnstableDidCloseDocument(context.Context, acp.UnstableDidCloseDocumentNotification) error
+	}
+	didFocusDocumenter interface {
+		UnstableDidFocusDocument(context.Context, acp.UnstableDidFocusDocumentNotification) error
+	}
+	didOpenDocumenter interface {
+		UnstableDidOpenDocument(context.Context, acp.UnstableDidOpenDocumentNotification) error
+	}
+	didSaveDocumenter interface {
+		UnstableDidSaveDocument(context.Context, acp.UnstableDidSaveDocumentNotification) error
+	}
+	acceptNeser interface {
+		UnstableAcceptNes(context.Context, acp.UnstableAcceptNesNotification) error
+	}
+	rejectNeser interface {
+		UnstableRejectNes(context.Context, acp.UnstableRejectNesNotification) error
+	}
+)
+
+// takes returns how to find a method of an optional interface of agents.
+func takes[A, P any](method func(A, context.Context, P) error) func(acp.Agent) handler {
+	return func(agent acp.Agent) handler {
+		a, ok := agent.(A)
+		if !ok {
+			return nil
+		}
+		return func(ctx context.Context, params json.RawMessage) error {
+			var p P
+			if err := json.Unmarshal(params, &p); err != nil {
+				return err
+			}
+			if err := any(&p).(interface{ Validate() error }).Validate(); err != nil {
+				return err
+			}
+			return method(a, ctx, p)
+		}
+	}
+}
+
+// handler returns what takes a notification; nil if nothing does.
+func (g *guard) handler(method string) handler {
+	if find := notifications[method]; find != nil {
+		return find(g.agent)
+	}
+	extension, ok := g.agent.(acp.ExtensionMethodHandler)
+	if !ok || !strings.HasPrefix(method, "_") {
+		return nil
+	}
+	return func(ctx context.Context, params json.RawMessage) error {
+		_, err := extension.HandleExtensionMethod(ctx, method, params)
+		return err
+	}
 }
 
 // results are the types of the results of what an agent asks a client.

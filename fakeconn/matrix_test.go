@@ -183,6 +183,7 @@ const (
 	jobTime = 2 * time.Second
 	jobCode = 3
 	endAt   = time.Second // when the turn is cancelled, the session closed, the command stopped
+	tick    = time.Millisecond
 )
 
 // A job is a program that remembers what it wrote.
@@ -313,17 +314,17 @@ func (s *stage) play() {
 		s.until(endAt / 2)
 		s.inject()
 	case atExit:
-		s.until(jobTime - time.Millisecond)
+		s.until(jobTime - tick)
 		s.inject()
 	case atCancel:
-		s.until(endAt - time.Millisecond)
+		s.until(endAt - 2*tick) // before a stop as well
 		s.inject()
 		s.until(endAt)
 		if err := s.c.Cancel(context.Background(), "s"); err != nil && s.effect != cut {
 			s.Errorf("cancel: %v", err)
 		}
 	case atClose:
-		s.until(endAt - time.Millisecond)
+		s.until(endAt - tick)
 		s.inject()
 		s.until(endAt)
 		s.close()
@@ -370,9 +371,12 @@ func (s *stage) turn(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, e
 		call.End("", nil)
 	case s.use == stopped:
 		call.End("", nil)
-		if s.phase == atExit {
+		switch s.phase {
+		case atExit:
 			s.until(jobTime)
-		} else {
+		case atCancel:
+			s.until(endAt - tick) // the cancel finds it under way, or the prompt answered
+		default:
 			s.until(endAt)
 		}
 		_, s.err = s.agent.s.Kill(x.Info().ID)
@@ -430,10 +434,7 @@ func (s *stage) judge() {
 		s.Errorf("there is a terminal: %v, want %v; %v", s.started, !unstarted, s.err)
 	}
 
-	// What is written after the last read, by a command that the client refuses to
-	// kill and that its release ends, nobody can read.
-	unkilled := of(toKill) != honest
-	s.judgeText(of(toOutput), lost || unkilled || of(toCreate) == bogus)
+	s.judgeText(of(toOutput), of(toKill), lost || of(toCreate) == bogus)
 	s.judgeOutcome(of, lost, unstarted, fallback)
 	s.judgeTimes(of, unstarted)
 	s.judgeEnd(of, lost, unstarted)
@@ -441,8 +442,10 @@ func (s *stage) judge() {
 
 // judgeText: the text is what was written, from the start on and with a mark
 // where something is missing; all of it, unless the outcome or an error says
-// why not.
-func (s *stage) judgeText(outputs effect, lost bool) {
+// why not. A command that the client refuses to kill is ended by its release, at
+// once: a line that it writes after the last read nobody can have, and the error
+// of the kill says so.
+func (s *stage) judgeText(outputs, kill effect, lost bool) {
 	wrote := s.job.text()
 	if !s.started {
 		return
@@ -459,7 +462,8 @@ func (s *stage) judgeText(outputs effect, lost bool) {
 		}
 		rest = rest[at+len(part):]
 	}
-	if outputs == honest && !lost && (rest != "" || len(parts) > 1) {
+	unread := rest != "" && strings.Count(rest, "\n") == 1 && kill == refused && s.infoErr != nil
+	if outputs == honest && !lost && (rest != "" && !unread || len(parts) > 1) {
 		s.Errorf("the client told all of its output, and %q is missing of the text %q", rest, s.text)
 	}
 	if rest != "" && len(parts) == 1 && s.infoErr == nil && outputs != empty {
@@ -604,8 +608,10 @@ func (s *stage) judgeEnd(of func(string) effect, lost, unstarted bool) {
 		// Nobody is there to hear an answer.
 	case s.promptErr != nil:
 		s.Errorf("the prompt: %v", s.promptErr)
-	case s.use == stopped && s.answered <= endAt:
-		// The stop took no time, and the prompt was answered before the cancel.
+	case s.use == stopped && s.phase == atCancel && s.answered < endAt:
+		if s.answer.StopReason != acp.StopReasonEndTurn {
+			s.Errorf("the prompt was answered before the cancel, %q", s.answer.StopReason)
+		}
 	case (s.phase == atCancel || s.phase == atClose) && s.answer.StopReason != acp.StopReasonCancelled:
 		s.Errorf("the prompt is answered %q", s.answer.StopReason)
 	case s.phase == atCancel && s.use != stopped && s.alive && !strings.Contains(s.c.Messages(), "Not confirmed to have ended"):
