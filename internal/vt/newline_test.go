@@ -1,6 +1,7 @@
 package vt_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/termbridge/termbridge/internal/vt"
@@ -23,12 +24,12 @@ func TestNewlines(t *testing.T) {
 		if got := whole.Convert(in); got != want {
 			t.Errorf("%q: got %q, want %q", in, got, want)
 		}
-		var got string
+		var got strings.Builder
 		for i := range len(in) {
-			got += pieces.Convert(in[i : i+1])
+			got.WriteString(pieces.Convert(in[i : i+1]))
 		}
-		if got != want {
-			t.Errorf("%q in pieces: got %q, want %q", in, got, want)
+		if got.String() != want {
+			t.Errorf("%q in pieces: got %q, want %q", in, got.String(), want)
 		}
 	}
 }
