@@ -12,11 +12,15 @@ import (
 // ends it all the same, and in time.
 func TestStopTreeOfAChain(t *testing.T) {
 	need(t, "setsid")
+	rounds := 1
+	if *full {
+		rounds = 3
+	}
 	for way, opts := range bothWays {
 		for _, pause := range []string{":", "sleep 0.002", "sleep 0.03"} {
 			t.Run(way+"/"+pause, func(t *testing.T) {
 				l := newLocal(t, opts)
-				for range 3 {
+				for range rounds {
 					dir := t.TempDir()
 					link, log, stop := filepath.Join(dir, "link"), filepath.Join(dir, "log"), filepath.Join(dir, "stop")
 					script := "trap '' TERM\n" + pause + "\necho x >>" + log + "\n[ -e " + stop + " ] || setsid sh " + link + " &\n"

@@ -2,6 +2,7 @@ package execenv_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,7 +32,7 @@ func alone(t *testing.T, attr syscall.SysProcAttr) bool {
 		attr.UidMappings = []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}}
 		attr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}}
 	}
-	cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=2m") // another user may not find it by its path
+	cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=2m", fmt.Sprint("-full=", *full)) // another user may not find it by its path
 	cmd.Dir, cmd.Env = "/", append(os.Environ(), "EXECENV_TEST_ALONE=1", "TMPDIR=/tmp", "GOCOVERDIR=/tmp")
 	cmd.SysProcAttr = &attr
 	out, err := cmd.CombinedOutput()

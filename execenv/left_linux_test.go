@@ -453,7 +453,7 @@ func TestExitsAreTheirOwners(t *testing.T) {
 	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	rounds := 10
-	if os.Getenv("TERMBRIDGE_REAL") != "" {
+	if *full {
 		rounds = 100
 	}
 	for _, opts := range []*execenv.LocalOptions{{}, {Cgroup: execenv.NoCgroup}, {Cgroup: execenv.NoCgroup, Subreaper: true}} {

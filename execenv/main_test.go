@@ -3,6 +3,7 @@ package execenv_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -15,6 +16,9 @@ import (
 	"github.com/termbridge/termbridge/execenv"
 )
 
+// full is the length that .ci/run gives the tests that count.
+var full = flag.Bool("full", false, "try every box, and run the tests that count at full length")
+
 // The test binary is also the programs that the tests need, and the agent that
 // is killed.
 func TestMain(m *testing.M) {
@@ -22,6 +26,7 @@ func TestMain(m *testing.M) {
 		programs[name](os.Args[1:])
 		os.Exit(0)
 	}
+	flag.Set("test.parallel", "8") // tests that wait; the command line is parsed later
 	os.Exit(m.Run())
 }
 

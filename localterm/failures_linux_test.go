@@ -309,7 +309,7 @@ func TestInputBlockedIsIdle(t *testing.T) {
 // A command that is stopped as soon as it has started leaves none of its forks.
 func TestStartAndStop(t *testing.T) {
 	n := 40
-	if full() {
+	if *full {
 		n = 300
 	}
 	m := newManager(t, nil)

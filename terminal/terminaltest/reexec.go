@@ -1,6 +1,7 @@
 package terminaltest
 
 import (
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -28,11 +29,13 @@ const lifetime = 2 * time.Minute
 //	func TestMain(m *testing.M) { terminaltest.Main(m) }
 //
 // It runs the tests, unless this process was started by a command of
-// [ReexecProgram]: then it is that program. It does not return.
+// [ReexecProgram]: then it is that program. It does not return. Tests that wait
+// leave the processors to others, so eight run at once where -parallel is not set.
 func Main(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == marker {
 		os.Exit(be(os.Args[2:]))
 	}
+	flag.Set("test.parallel", "8") // the command line is parsed later
 	os.Exit(m.Run())
 }
 
