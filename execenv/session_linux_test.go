@@ -622,12 +622,12 @@ func TestNoDescriptorLeaks(t *testing.T) {
 func TestNothingIsLeft(t *testing.T) {
 	state := func() string {
 		fds, _ := os.ReadDir("/proc/self/fd")
-		text := fmt.Sprintf("%d descriptors, %d children", len(fds), len(children()))
+		text := []string{fmt.Sprintf("%d descriptors, %d children", len(fds), len(children()))}
 		for _, pid := range children() {
 			stat, _ := os.ReadFile("/proc/" + pid + "/stat")
-			text += fmt.Sprintf("; %.60s", stat)
+			text = append(text, fmt.Sprintf("%.60s", stat))
 		}
-		return text
+		return strings.Join(text, "; ")
 	}
 	l0 := execenv.NewLocal(nil) // so that what the runtime opens once is open
 	l0.Command(t.Context(), sh("true")).Run()
