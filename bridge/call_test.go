@@ -659,3 +659,62 @@ func TestCancelWhenACommandGoesOn(t *testing.T) {
 		}
 	})
 }
+
+// What a user of text has seen stays when the tool call ends, whatever End is given,
+// and in a session that is loaded, too.
+func TestEndKeepsWhatWasShown(t *testing.T) {
+	for _, end := range []struct {
+		text string
+		err  error
+		want string
+	}{{"", nil, ""}, {"and so on", nil, "and so on"}, {"", errors.New("no good"), "no good"}, {"and so on", errors.New("no good"), "and so on"}} {
+		in(t, text, nil, func(w *world) {
+			w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
+				call := t.ToolCall(card("1"))
+				if _, err := call.Exec(ctx, line("lines 11 100ms")); err != nil {
+					w.Error(err)
+				}
+				call.End(end.text, end.err)
+				record, err := call.Record(ctx)
+				if err != nil {
+					w.Error(err)
+				}
+				record.ToolCallID = "again"
+				if err := w.s.Replay(ctx, record); err != nil {
+					w.Error(err)
+				}
+				return done, nil
+			})
+			for _, id := range []acp.ToolCallId{"1", "again"} {
+				seen := w.c.Card(id).Visible()
+				for i := range 11 {
+					contains(w, "what the user sees", seen, fmt.Sprintf("line %d\n", i+1))
+				}
+				contains(w, "what the user sees", seen, end.want)
+				if strings.Count(seen, "line 1\n") != 1 {
+					w.Errorf("shown twice: %q", seen)
+				}
+			}
+		})
+	}
+}
+
+// The last words of a background command are shown at once, and a session that closes
+// does not wait for the pace of the text.
+func TestLastWordsOfABackgroundCommand(t *testing.T) {
+	in(t, text, nil, func(w *world) {
+		w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
+			call := t.ToolCall(card("1"))
+			if _, err := call.StartBackground(ctx, line("lines 3 100ms")); err != nil {
+				w.Fatal(err)
+			}
+			call.End("it runs", nil)
+			return done, nil
+		})
+		time.Sleep(350 * time.Millisecond)
+		if err := w.c.Sync(context.Background()); err != nil {
+			w.Fatal(err)
+		}
+		contains(w, "what the user sees", w.c.Card("1").Visible(), "line 3")
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -483,7 +484,11 @@ func (y *script) exec(rng *rand.Rand, name string) {
 		})
 	}
 	end, over := y.watch(ctx), y.watch(y.turn)
-	res, err := y.call.Exec(ctx, cmd)
+	patience := time.Duration(math.MaxInt64)
+	if chance(rng, 30) {
+		patience = upTo(rng, 1500*time.Millisecond)
+	}
+	res, err := y.call.ExecFor(ctx, cmd, patience)
 	since := end()
 	if t := over(); t.Before(since) {
 		since = t
@@ -500,7 +505,7 @@ func (y *script) exec(rng *rand.Rand, name string) {
 	}
 	term, getErr := y.s.Get(res.ID)
 	if getErr != nil {
-		if !errors.Is(getErr, terminal.ErrNotFound) || !res.Outcome.Ended() {
+		if !errors.Is(getErr, terminal.ErrNotFound) { // it may have ended meanwhile, and given way
 			y.Errorf("exec %s: %v", name, getErr)
 		}
 		return
@@ -511,6 +516,11 @@ func (y *script) exec(rng *rand.Rand, name string) {
 		text = terminal.GapMark + text
 	}
 	switch {
+	case res.Outcome == terminal.Running:
+		y.did.count("went on")
+		if res.Exit.Known() {
+			y.Errorf("exec %s goes on: %+v", name, res)
+		}
 	case res.Outcome.Ended():
 		y.judge(o, text, res.Outcome, res.Exit, err)
 	case err != nil:

@@ -108,7 +108,7 @@ func TestReadAll(t *testing.T) {
 func TestPagerFrom(t *testing.T) {
 	bubble(t, 1<<20, func(t *testing.T, s *script) {
 		var ends []int64 // cursors behind each line
-		for i := range 300 {
+		for i := range 600 {
 			s.write(fmt.Sprintf("line %d \xff%s\n", i+1, strings.Repeat("x", i)))
 			out, err := s.ReadOutput(t.Context(), terminal.End, 0)
 			if err != nil {
@@ -119,27 +119,27 @@ func TestPagerFrom(t *testing.T) {
 		check := func(name string, from, want int64) {
 			t.Helper()
 			page, err := view.NewPager(s, &view.PagerOptions{From: from}).Read(t.Context(), 0, 1)
-			if err != nil || page.From != want || page.Total != 300 {
+			if err != nil || page.From != want || page.Total != 600 {
 				t.Errorf("%s: begins with line %d of %d, %v; want line %d", name, page.From, page.Total, err, want)
 			}
-			if want <= 300 && (len(page.Lines) != 1 || !strings.HasPrefix(page.Lines[0], fmt.Sprintf("line %d ", want))) {
+			if want <= 600 && (len(page.Lines) != 1 || !strings.HasPrefix(page.Lines[0], fmt.Sprintf("line %d ", want))) {
 				t.Errorf("%s: %q", name, page.Lines)
 			}
 		}
 		check("the start", 0, 1)
 		check("inside the first line", 3, 1)
-		for _, n := range []int{1, 2, 150, 299, 300} {
+		for _, n := range []int{1, 2, 300, 599, 600} {
 			check(fmt.Sprintf("behind line %d", n), ends[n-1], int64(n+1))
 			check(fmt.Sprintf("before the end of line %d", n), ends[n-1]-1, int64(n))
 		}
-		check("the end", terminal.End, 301)
+		check("the end", terminal.End, 601)
 		p := view.NewPager(s, &view.PagerOptions{From: terminal.End})
 		if unread, err := p.Unread(t.Context()); unread || err != nil {
 			t.Errorf("unread at the end: %v, %v", unread, err)
 		}
 		s.write("one ")
 		s.write("more\n")
-		if page, err := p.Read(t.Context(), 0, 0); err != nil || len(page.Lines) != 1 || page.Lines[0] != "one more" || page.From != 301 {
+		if page, err := p.Read(t.Context(), 0, 0); err != nil || len(page.Lines) != 1 || page.Lines[0] != "one more" || page.From != 601 {
 			t.Errorf("what comes next: %+v, %v", page, err)
 		}
 		s.exit()
