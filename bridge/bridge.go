@@ -89,6 +89,13 @@ type Options struct {
 	// local command. Nil is a localterm.Manager in the session's working directory.
 	Local func(acp.SessionId) terminal.Manager
 
+	// Executors are further places where commands run, by the name that
+	// Command.Environment chooses: neither "" nor [EnvironmentClient] nor
+	// [EnvironmentLocal]. Commands there are shown as local ones are, begin where the
+	// Executor does, and count for the same limits. They stay the caller's, who
+	// closes them after the Bridge. With Local, its Manager is to know the names.
+	Executors map[string]execenv.Executor
+
 	// Pipes has Exec and StartBackground ask for no terminal (Command.TTY)
 	// where the command does not ask itself.
 	Pipes bool
@@ -185,6 +192,11 @@ func newBridge(options *Options) *Bridge {
 	case Prefer, Require, Local:
 	default:
 		panic(fmt.Sprintf("bridge: no policy %q", o.Policy))
+	}
+	for name, executor := range o.Executors {
+		if name == "" || name == EnvironmentClient || name == EnvironmentLocal || executor == nil {
+			panic(fmt.Sprintf("bridge: no environment can be named %q", name))
+		}
 	}
 	if o.MaxTerminals <= 0 {
 		o.MaxTerminals = terminal.DefaultMaxTerminals

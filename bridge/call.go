@@ -185,7 +185,8 @@ func (c *Call) begin(ctx context.Context, cmd terminal.Command, background bool)
 		err = s.enter(k)
 	}
 	if err == nil {
-		if err = c.card.openFor(cmd, !r.client); err != nil {
+		title, dir := s.face(cmd)
+		if err = c.card.openFor(title, dir, !r.client); err != nil {
 			k.entry.Forget()
 		}
 	}

@@ -139,10 +139,10 @@ func (c *card) openNow(display bool, cwd string) *updates.Update {
 	return c.out.PutCard(c.opening(c.face, c.content, display, cwd))
 }
 
-// openFor is open for a command, which a card that is held back names.
-func (c *card) openFor(cmd terminal.Command, local bool) error {
-	c.name(updates.Title(cmd.String()))
-	_, err := c.open(local, cmp.Or(cmd.Dir, c.cwd))
+// openFor is open for a command, which a card that is held back names, in a directory.
+func (c *card) openFor(title, dir string, local bool) error {
+	c.name(updates.Title(title))
+	_, err := c.open(local, dir)
 	return err
 }
 

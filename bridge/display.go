@@ -35,7 +35,7 @@ func addTerminal(card *acp.SessionUpdateToolCall, cwd string) {
 		card.Meta = make(map[string]any)
 	}
 	info := map[string]any{"terminal_id": id}
-	if text.JSONLen(cwd) <= updates.MaxID { // a part of it would be another directory
+	if cwd != "" && text.JSONLen(cwd) <= updates.MaxID { // a part of it would be another directory
 		info["cwd"] = cwd
 	}
 	card.Meta["terminal_info"] = info

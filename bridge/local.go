@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
+	"github.com/termbridge/termbridge/execenv"
 	"github.com/termbridge/termbridge/localterm"
 	"github.com/termbridge/termbridge/terminal"
 )
@@ -14,7 +16,13 @@ func (b *Bridge) newLocal(s *State) terminal.Manager {
 	if b.opts.Local != nil {
 		return b.opts.Local(s.id)
 	}
+	executors := maps.Clone(b.opts.Executors)
+	if executors == nil {
+		executors = make(map[string]execenv.Executor)
+	}
+	executors[EnvironmentLocal] = nil // of the Manager's own
 	return localterm.New(&localterm.Options{
+		Executors:    executors,
 		Dir:          s.cwd,
 		Env:          b.opts.Env, // nil: without what looks like a secret
 		MaxTerminals: b.opts.MaxTerminals,

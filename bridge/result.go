@@ -14,6 +14,10 @@ type Result struct {
 	// ID is the terminal's: [State.Get] finds it.
 	ID string
 
+	// Environment is where the command ran: [EnvironmentClient], [EnvironmentLocal],
+	// or a name of Options.Executors.
+	Environment string
+
 	// Output is the output as plain text, the tail of it, at most
 	// Options.ResultLimit bytes; Truncated reports that there was more.
 	Output    string
@@ -90,24 +94,25 @@ func (s *State) result(k *command, t terminal.Terminal, info terminal.Info) (*Re
 	}
 	out, err := readPlain(t, s.b.opts.ResultLimit, fresh)
 	r := &Result{
-		ID:         info.ID,
-		Output:     out.Text,
-		Truncated:  out.Truncated,
-		Cursor:     out.Cursor,
-		Outcome:    info.Outcome,
-		Exit:       info.Exit,
-		TerminalID: v.clientID,
-		Duration:   info.RunTime(),
-		Left:       info.Left,
+		ID:          info.ID,
+		Environment: info.Environment,
+		Output:      out.Text,
+		Truncated:   out.Truncated,
+		Cursor:      out.Cursor,
+		Outcome:     info.Outcome,
+		Exit:        info.Exit,
+		TerminalID:  v.clientID,
+		Duration:    info.RunTime(),
+		Left:        info.Left,
 	}
 	if v.pane != nil {
 		r.Presentation = v.pane.how
 	}
 	if err != nil {
 		err = fmt.Errorf("bridge: the output of %s: %w", info.ID, err)
-	} else if v.route.client && info.Outcome.Ended() && info.Outcome != terminal.StoppedByClient {
-		// The client has not shown all of it, or has not said that a command
-		// which was stopped has ended.
+	} else if info.Outcome == terminal.Unknown || v.route.client && info.Outcome.Ended() && info.Outcome != terminal.StoppedByClient {
+		// Nobody knows how it ended; or the client has not shown all of it, or has
+		// not said that a command which was stopped has ended.
 		err = info.Err
 	}
 	return r, err

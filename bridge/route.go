@@ -35,6 +35,16 @@ func (b *Bridge) route(cmd terminal.Command) (route, error) {
 	return route{}, nil
 }
 
+// face returns the title of a card of cmd, and the directory where it runs, "" if that
+// is not known here.
+func (s *State) face(cmd terminal.Command) (title, dir string) {
+	switch cmd.Environment {
+	case "", EnvironmentClient, EnvironmentLocal:
+		return cmd.String(), cmp.Or(cmd.Dir, s.cwd)
+	}
+	return "[on " + cmd.Environment + "] " + cmd.String(), cmd.Dir
+}
+
 // prepare returns cmd as a Call runs it.
 func (s *State) prepare(cmd terminal.Command) (terminal.Command, error) {
 	if err := cmd.Check(); err != nil {
@@ -88,7 +98,7 @@ func (s *State) launch(ctx context.Context, k *command) (terminal.Terminal, erro
 	if cmd.Environment == EnvironmentLocal {
 		cmd.Environment = ""
 	}
-	if cmd.Dir == "" {
+	if cmd.Dir == "" && cmd.Environment == "" { // at another place there may be no such directory
 		cmd.Dir = s.cwd
 	}
 	m, err := s.localManager(ctx)

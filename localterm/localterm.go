@@ -73,23 +73,25 @@ const Local = "local"
 type Options struct {
 	// Executors are the places where commands run, by the name that
 	// Command.Environment chooses. Their processes must be [execenv.Session]s.
-	// They stay the caller's, who closes them after the Manager. Nil is one
-	// [execenv.Local] of the Manager's own, named [Local].
+	// They stay the caller's, who closes them after the Manager. A nil one is an
+	// [execenv.Local] of the Manager's own; a nil map is that, named [Local].
 	Executors map[string]execenv.Executor
 
 	// Default is the environment of a Command that names none. It may be ""
 	// where there is only one, or one that is named [Local].
 	Default string
 
-	// Dir is the absolute working directory of a Command that has none; "" is
-	// the agent's own.
+	// Dir is the absolute working directory of a Command that has none and runs in
+	// the default environment; "" is the agent's own. In another environment it
+	// begins where the Executor does.
 	Dir string
 
 	// Env is the environment of commands, under Command.Env. Nil is that of
 	// [execenv.ClassShell]: the agent's own without what looks like a secret.
 	Env *execenv.Env
 
-	// Shell runs Command.Line, as SHELL -c LINE; "" is /bin/sh.
+	// Shell runs Command.Line in the default environment, as SHELL -c LINE; "" is
+	// /bin/sh, as it is in all others.
 	Shell string
 
 	// MaxTerminals is how many terminals are kept, live and ended; 0 is
@@ -133,7 +135,7 @@ type Manager struct {
 	opts    Options
 	env     execenv.Env
 	noInput execenv.Env    // env of commands without Stdin
-	own     *execenv.Local // closed by Close; nil if the executors are the caller's
+	own     *execenv.Local // closed by Close; nil if all executors are the caller's
 	ending  chan struct{}  // closed when Close begins
 	swept   chan struct{}  // closed when own is
 	close   func() error   // the one Close
@@ -142,12 +144,13 @@ type Manager struct {
 	// mu is taken after the lock of a buffer, which grows under it.
 	mu sync.Mutex
 	// guards following
-	closed bool
-	kept   *shelf.Shelf[*term]
-	budget *shelf.Budget[*term] // of the outputs
-	left   []leftover           // what outlived ended commands of the caller's executors
-	leaks  []terminal.Leak      // what could not be ended of it
-	expiry *time.Timer          // evicts what KeepEnded is over for; nil before it is needed
+	closed   bool
+	kept     *shelf.Shelf[*term]
+	budget   *shelf.Budget[*term] // of the outputs
+	left     []leftover           // what outlived ended commands of the caller's executors
+	leaks    []terminal.Leak      // what could not be ended of it
+	starting map[*term]struct{}   // at places where a start can be interrupted
+	expiry   *time.Timer          // evicts what KeepEnded is over for; nil before it is needed
 
 	wg sync.WaitGroup // commands and goroutines; Add while !closed or from one of them
 }
@@ -181,8 +184,16 @@ func New(opts *Options) *Manager {
 	}
 	m.noInput = m.env.Default(terminal.NoInput())
 	if o.Executors == nil {
-		m.own = execenv.NewLocal(&execenv.LocalOptions{Grace: o.Grace})
-		o.Executors = map[string]execenv.Executor{Local: m.own}
+		o.Executors = map[string]execenv.Executor{Local: nil}
+	}
+	for name, executor := range o.Executors {
+		if executor != nil {
+			continue
+		}
+		if m.own == nil {
+			m.own = execenv.NewLocal(&execenv.LocalOptions{Grace: o.Grace})
+		}
+		o.Executors[name] = m.own
 	}
 	if o.Default == "" {
 		o.Default = Local
@@ -224,7 +235,7 @@ func (m *Manager) start(ctx context.Context, cmd terminal.Command) (*term, error
 	if ctx.Done() == nil {
 		return t, m.launch(t)
 	}
-	// The start itself cannot be interrupted, only the wait for it.
+	// A start on this machine cannot be interrupted, only the wait for it.
 	started := make(chan error, 1)
 	go func() { started <- m.launch(t) }()
 	select {
@@ -275,6 +286,7 @@ func (m *Manager) join(f func()) bool {
 
 // launch starts the process of t, and sees to its end.
 func (m *Manager) launch(t *term) error {
+	m.begin(t)
 	err := t.start()
 	if err == nil {
 		t.info.ID = m.newID()
@@ -283,6 +295,7 @@ func (m *Manager) launch(t *term) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	delete(m.starting, t)
 	switch {
 	case err != nil:
 		m.kept.Unreserve()
@@ -304,6 +317,22 @@ func (m *Manager) launch(t *term) error {
 	return err
 }
 
+// begin notes a start that Close, or the end of its caller's context, interrupts:
+// that of an [execenv.Local] is over before anybody could.
+func (m *Manager) begin(t *term) {
+	if t.here {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.starting == nil {
+		m.starting = make(map[*term]struct{})
+	}
+	if m.starting[t] = struct{}{}; m.closed {
+		t.cancel(terminal.ErrClosed)
+	}
+}
+
 func (m *Manager) newID() string {
 	if m.opts.NewID != nil {
 		return m.opts.NewID()
@@ -316,7 +345,9 @@ func (m *Manager) newID() string {
 func (m *Manager) abandon(t *term) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	t.abandoned = !t.started
+	if t.abandoned = !t.started; t.abandoned {
+		t.cancel(context.Canceled)
+	}
 	return t.abandoned
 }
 
@@ -325,9 +356,13 @@ func (m *Manager) spec(cmd terminal.Command) (execenv.Spec, error) {
 	if err := cmd.Check(); err != nil {
 		return execenv.Spec{}, err
 	}
+	dir, shell := m.opts.Dir, m.opts.Shell
+	if cmd.Environment != "" && cmd.Environment != m.opts.Default {
+		dir, shell = "", "/bin/sh"
+	}
 	spec := execenv.Spec{
 		Class: execenv.ClassShell,
-		Dir:   cmp.Or(cmd.Dir, m.opts.Dir),
+		Dir:   cmp.Or(cmd.Dir, dir),
 		Env:   m.env,
 		Group: true,
 	}
@@ -343,7 +378,7 @@ func (m *Manager) spec(cmd terminal.Command) (execenv.Spec, error) {
 		if line[0] == '-' || line[0] == '+' {
 			line = " " + line // or the shell takes it for options
 		}
-		spec.Path, spec.Args = cmp.Or(cmd.Shell, m.opts.Shell), []string{"-c", line}
+		spec.Path, spec.Args = cmp.Or(cmd.Shell, shell), []string{"-c", line}
 	} else {
 		spec.Path, spec.Args = cmd.Args[0], cmd.Args[1:]
 	}
@@ -385,7 +420,7 @@ func (m *Manager) ended(t *term) {
 		m.budget.Free(t)
 	}
 	unknown := m.closed && t.final.Left == nil
-	if m.own == nil && (len(t.final.Left) > 0 || unknown || t.final.Outcome == terminal.Failed) { // else Close of own ends it
+	if !t.own && (len(t.final.Left) > 0 || unknown || t.final.Outcome == terminal.Failed) { // else Close of own ends it
 		if l := (leftover{t.info.ID, t.sess}); m.closed {
 			m.wg.Go(func() { l.end(m) })
 		} else {
@@ -489,6 +524,9 @@ func (m *Manager) shutdown() error {
 	if m.expiry != nil {
 		m.expiry.Stop()
 	}
+	for t := range m.starting {
+		t.cancel(terminal.ErrClosed)
+	}
 	for _, l := range m.left {
 		m.wg.Go(func() { l.end(m) })
 	}
@@ -510,8 +548,12 @@ func (m *Manager) shutdown() error {
 		// Only a process that nothing can kill, or an executor that hangs.
 		return errors.Join(err, &terminal.LeakError{Leaks: []terminal.Leak{{What: "goroutine", Err: errUnsettled}}})
 	}
+	if leak, ok := errors.AsType[*terminal.LeakError](err); ok {
+		m.leaks = append(m.leaks, leak.Leaks...)
+		err = nil
+	}
 	if len(m.leaks) > 0 {
-		return &terminal.LeakError{Leaks: m.leaks}
+		err = &terminal.LeakError{Leaks: m.leaks}
 	}
 	return err
 }

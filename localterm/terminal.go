@@ -29,6 +29,10 @@ type term struct {
 	in   *input        // nil without Stdin
 	info terminal.Info // does not change once the command has started
 
+	here   bool                    // it runs on this machine, by a Local
+	own    bool                    // which is the Manager's own
+	cancel context.CancelCauseFunc // ends a start elsewhere
+
 	prepare  func(*execenv.TTY) error // makes sess; nil once it has started
 	stop     chan struct{}            // closed by halt
 	stopOnce sync.Once
@@ -70,10 +74,15 @@ func (m *Manager) newTerm(cmd terminal.Command, spec execenv.Spec) (*term, error
 		stop: make(chan struct{}),
 		done: make(chan struct{}),
 	}
+	local, here := executor.(*execenv.Local)
+	t.here, t.own = here, here && local == m.own
+	ctx := context.Background() // the command is bound to the Manager, not to the context of a call
+	if t.cancel = func(error) {}; !here {
+		ctx, t.cancel = context.WithCancelCause(ctx)
+	}
 	t.prepare = func(tty *execenv.TTY) error {
 		spec.TTY = tty
-		// The command is bound to the Manager, not to the context of a call.
-		if t.sess, ok = executor.Command(context.Background(), spec).(execenv.Session); !ok {
+		if t.sess, ok = executor.Command(ctx, spec).(execenv.Session); !ok {
 			return fmt.Errorf("environment %q runs no terminals: %w", name, errors.ErrUnsupported)
 		}
 		return nil
@@ -81,7 +90,7 @@ func (m *Manager) newTerm(cmd terminal.Command, spec execenv.Spec) (*term, error
 	if err := t.prepare(spec.TTY); err != nil {
 		return nil, err
 	}
-	if _, here := executor.(*execenv.Local); here && t.info.Dir == "" {
+	if here && t.info.Dir == "" {
 		t.info.Dir, _ = os.Getwd()
 	}
 	t.size.Store(new(cmp.Or(cmd.Size, terminal.DefaultSize)))
@@ -272,7 +281,7 @@ func (t *term) settle(asked terminal.Outcome, alone bool) {
 
 // stopTree ends the process and all that it started.
 func (t *term) stopTree() []terminal.Proc {
-	if t.m.own != nil && isClosed(t.m.ending) {
+	if t.own && isClosed(t.m.ending) {
 		<-t.m.swept // the executor ends everything, in one sweep
 		return t.sess.Survivors()
 	}

@@ -2,7 +2,7 @@
 // and each is one tool call. Point an editor at it to see what the editor does
 // with an agent's terminals.
 //
-//	acp-demo-agent [--policy prefer|require|local] [--shell SHELL] [--ask] [--state DIR|off] [--profiles FILE] [--log FILE]
+//	acp-demo-agent [--policy prefer|require|local] [--shell SHELL] [--env NAME=WHERE] [--ask] [--state DIR|off] [--profiles FILE] [--log FILE]
 //	acp-demo-agent demo
 //
 // Without a command it speaks ACP on standard input and output, and exits when
@@ -23,12 +23,16 @@ import (
 	"regexp"
 	"runtime"
 	"runtime/debug"
+	"strings"
+	"sync"
 	"syscall"
 	"time"
 
 	"github.com/termbridge/termbridge/acpterm"
 	"github.com/termbridge/termbridge/bridge"
 	"github.com/termbridge/termbridge/cmd/acp-demo-agent/agent"
+	"github.com/termbridge/termbridge/execenv"
+	"github.com/termbridge/termbridge/execenv/launcher"
 	"github.com/termbridge/termbridge/internal/logqueue"
 )
 
@@ -41,6 +45,12 @@ Flags:
                      require  there or not at all
                      local    in local terminals only
   --shell SHELL    what runs shell lines; /bin/sh by default
+  --env NAME=WHERE run commands elsewhere, by "run --on NAME"; may be repeated. WHERE:
+                     ssh://[USER@]HOST[:PORT][/DIR][?key=FILE&known_hosts=FILE&config=FILE]
+                     docker://CONTAINER[/DIR], podman://CONTAINER[/DIR]
+                     kubectl://CONTEXT/NAMESPACE/POD[/CONTAINER][?dir=DIR]
+                     sandbox:DIR[?network=yes], exec:COMMAND LINE
+                   (docs/environments.md)
   --ask            ask the user before a command runs
   --state DIR      keep sessions in DIR for session/load; off keeps none;
                    $XDG_STATE_HOME/acp-demo-agent or, without that,
@@ -83,6 +93,9 @@ func run(args []string) int {
 		return err
 	})
 	shell := fs.String("shell", "", "")
+	executors := make(map[string]execenv.Executor)
+	defer closeExecutors(executors)
+	fs.Func("env", "", func(v string) error { return addExecutor(executors, v) })
 	ask := fs.Bool("ask", false, "")
 	stateDir := defaultStateDir()
 	fs.Func("state", "", func(dir string) (err error) {
@@ -133,6 +146,40 @@ func run(args []string) int {
 		return exitFailed
 	}
 	return exitOK
+}
+
+// addExecutor adds the environment of one --env.
+func addExecutor(executors map[string]execenv.Executor, v string) error {
+	name, where, ok := strings.Cut(v, "=")
+	switch {
+	case !ok || name == "":
+		return errors.New("it is NAME=WHERE")
+	case name == bridge.EnvironmentClient || name == bridge.EnvironmentLocal || strings.TrimLeft(name, nameChars) != "":
+		return fmt.Errorf("%q cannot be a name: use letters, digits, '-', '_' and '.', and neither client nor local", name)
+	case executors[name] != nil:
+		return fmt.Errorf("%q is there already", name)
+	}
+	l, dir, err := launcher.Parse(where)
+	if err != nil {
+		return err
+	}
+	executors[name] = launcher.New(l, &launcher.Options{Dir: dir})
+	return nil
+}
+
+const nameChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
+
+// closeExecutors closes what the agent leaves to its caller, all at once.
+func closeExecutors(executors map[string]execenv.Executor) {
+	var closes sync.WaitGroup
+	for name, executor := range executors {
+		closes.Go(func() {
+			if err := executor.(*launcher.Executor).Close(); err != nil {
+				complain(fmt.Errorf("environment %s: %w", name, err))
+			}
+		})
+	}
+	closes.Wait()
 }
 
 // complain writes to stderr, which may be a full pipe that nobody reads.

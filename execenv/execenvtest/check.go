@@ -27,7 +27,7 @@ func Check(ctx context.Context, c Config, report func(Result)) []Result {
 	next := make(chan int)
 	var mu sync.Mutex // held while report runs
 	var workers sync.WaitGroup
-	for range 4 {
+	for range 8 { // most of them wait
 		workers.Go(func() {
 			for i := range next {
 				results[i] = check(ctx, c, all[i])

@@ -32,6 +32,7 @@ type Executor struct {
 	mu sync.Mutex
 	// guards following
 	closed      bool
+	failed      error // of the last connection; nil if it could be made
 	connections []*connection
 	live        map[*process]struct{}
 }
@@ -82,14 +83,66 @@ func (e *Executor) shutdown() error {
 	return err
 }
 
+// A State is what an Executor knows of its place.
+type State struct {
+	Connections int   // that are open, or are being made
+	Processes   int   // that run there
+	Err         error // why the last connection could not be made; nil if it could
+}
+
+// String says it for people: "not connected", "2 processes over 1 connection".
+func (s State) String() string {
+	switch {
+	case s.Connections == 0 && s.Err != nil:
+		return s.Err.Error()
+	case s.Connections == 0:
+		return "not connected"
+	}
+	return count(s.Processes, "process", "processes") + " over " + count(s.Connections, "connection", "connections")
+}
+
+func count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.Itoa(n) + " " + many
+}
+
+// State returns what is known of the place now; it asks nobody.
+func (e *Executor) State() State {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := State{Connections: len(e.connections), Processes: len(e.live), Err: e.failed}
+	if errors.Is(s.Err, terminal.ErrClosed) {
+		s.Err = nil
+	}
+	return s
+}
+
+// String returns the Launcher's Name.
+func (e *Executor) String() string { return e.launcher.Name }
+
+// register counts a start, for which Close waits.
+func (e *Executor) register() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return terminal.ErrClosed
+	}
+	e.background.Add(1)
+	return nil
+}
+
 // A connection is one supervisor at the place, and the way there that its
 // commands may share.
 type connection struct {
 	e     *Executor
 	dir   string // its own, on this machine
 	tag   string
-	ready chan struct{} // closed when it can be used, or err is valid
-	lost  chan struct{} // closed when the supervisor is gone
+	begin context.Context         // bounds the start
+	abort context.CancelCauseFunc // ends it
+	ready chan struct{}           // closed when it can be used, or err is valid
+	lost  chan struct{}           // closed when the supervisor is gone
 
 	// valid once ready is closed
 	err   error
@@ -129,6 +182,7 @@ func (e *Executor) connect(ctx context.Context) (*connection, error) {
 			lost:  make(chan struct{}),
 			asked: make(map[string][]chan string),
 		}
+		c.begin, c.abort = context.WithCancelCause(context.Background())
 		e.connections = append(e.connections, c)
 		e.background.Go(c.run)
 	}
@@ -161,6 +215,9 @@ func (c *connection) run() {
 	if err == nil {
 		err = c.greet(lines, text)
 	}
+	c.e.mu.Lock()
+	c.e.failed = err
+	c.e.mu.Unlock()
 	if err != nil {
 		c.err = err
 		close(c.ready)
@@ -255,26 +312,41 @@ func (c *connection) start() (*bufio.Reader, *tailText, error) {
 // greet waits until the supervisor answers. What comes before is noise of login
 // files.
 func (c *connection) greet(lines *bufio.Reader, text *tailText) error {
-	timer := time.AfterFunc(c.e.opts.StartTimeout, func() { c.sup.StopTree(0) })
+	timeout := time.AfterFunc(c.e.opts.StartTimeout, func() {
+		c.abort(fmt.Errorf("no answer for %v", c.e.opts.StartTimeout))
+	})
+	defer timeout.Stop()
+	stopped := make(chan struct{})
+	stop := context.AfterFunc(c.begin, func() {
+		defer close(stopped)
+		c.sup.StopTree(0)
+	})
 	noise := new(tailText)
 	for {
 		line, err := lines.ReadString('\n')
 		if i := strings.Index(line, "READY "); i >= 0 && err == nil {
-			if !timer.Stop() {
-				return c.e.explain(text, noise, "it did not answer in time")
+			if !stop() {
+				<-stopped
+				return context.Cause(c.begin)
 			}
 			c.blind = strings.HasPrefix(line[i:], "READY -")
 			return nil
 		}
 		io.WriteString(noise, line)
 		if err != nil {
-			late := !timer.Stop()
+			late := !stop()
+			if late {
+				<-stopped
+			}
 			<-c.sup.Exited()
 			_ = c.sup.Wait() // the standard error is complete
 			why := c.sup.Exit().String()
 			c.sup = nil
 			if late {
-				why = fmt.Sprintf("no answer for %v", c.e.opts.StartTimeout)
+				why = context.Cause(c.begin).Error()
+			}
+			if errors.Is(context.Cause(c.begin), terminal.ErrClosed) {
+				return terminal.ErrClosed
 			}
 			return c.e.explain(text, noise, why)
 		}
@@ -408,10 +480,8 @@ func (c *connection) next() (tag, id string) {
 
 // end ends the connection in an orderly way: the supervisor kills what is left.
 func (c *connection) end() error {
-	select {
-	case <-c.ready:
-	case <-time.After(c.e.opts.StartTimeout):
-	}
+	c.abort(terminal.ErrClosed) // a start that is under way
+	<-c.ready
 	if c.err != nil || isClosed(c.lost) {
 		return nil
 	}

@@ -234,6 +234,10 @@ func (p *process) start() (err error) {
 	if p.ctx.Err() != nil {
 		return context.Cause(p.ctx)
 	}
+	if err := p.e.register(); err != nil {
+		return err
+	}
+	defer p.e.background.Done()
 	ctx, cancel := context.WithTimeoutCause(p.ctx, p.e.opts.StartTimeout, fmt.Errorf("%w: no answer for %v", ErrUnreachable, p.e.opts.StartTimeout))
 	defer cancel()
 	if p.conn, err = p.e.connect(ctx); err != nil {

@@ -30,6 +30,7 @@ import (
 	"github.com/termbridge/termbridge/acpterm"
 	"github.com/termbridge/termbridge/acpwire"
 	"github.com/termbridge/termbridge/bridge"
+	"github.com/termbridge/termbridge/execenv"
 	"github.com/termbridge/termbridge/internal/logqueue"
 	"github.com/termbridge/termbridge/terminal"
 	"github.com/termbridge/termbridge/view"
@@ -46,6 +47,10 @@ type Options struct {
 	// Local makes the manager of a session's local commands; nil is a
 	// localterm.Manager.
 	Local func(acp.SessionId) terminal.Manager
+
+	// Executors are further places where commands run, by the names for --on. They
+	// stay the caller's, who closes them after the Agent.
+	Executors map[string]execenv.Executor
 
 	// Profiles are how known clients treat terminals; nil is
 	// [acpterm.DefaultProfiles].
@@ -150,10 +155,11 @@ func (a *Agent) Initialize(_ context.Context, req acp.InitializeRequest) (acp.In
 		return acp.InitializeResponse{}, requestError(codeInvalidRequest, "this connection is initialized already")
 	}
 	a.bridge = bridge.New(a.conn, req, &bridge.Options{
-		Policy:   a.opts.Policy,
-		Local:    a.opts.Local,
-		Profiles: a.opts.Profiles,
-		Logger:   a.opts.Logger,
+		Policy:    a.opts.Policy,
+		Local:     a.opts.Local,
+		Profiles:  a.opts.Profiles,
+		Executors: a.opts.Executors,
+		Logger:    a.opts.Logger,
 	})
 	close(a.ready)
 	can := acp.AgentCapabilities{SessionCapabilities: acp.SessionCapabilities{Close: &acp.SessionCloseCapabilities{}}}

@@ -19,7 +19,7 @@ import (
 type RunInput struct {
 	// Command is the shell line, or the words of Argv as one would quote them.
 	Command string   `json:"command"`
-	Cwd     string   `json:"cwd"`
+	Cwd     string   `json:"cwd"` // "" is where the environment begins
 	Shell   string   `json:"shell,omitempty"`
 	Argv    []string `json:"argv,omitempty"` // the words, if no shell runs them
 
@@ -50,7 +50,7 @@ func (r request) card(cwd string) acp.SessionUpdateToolCall {
 	}
 	in := RunInput{
 		Command:         cmp.Or(r.cmd.String(), r.title),
-		Cwd:             cmp.Or(r.cmd.Dir, cwd),
+		Cwd:             r.cmd.Dir,
 		Shell:           r.cmd.Shell,
 		Argv:            r.cmd.Args,
 		Env:             r.cmd.Env,
@@ -59,6 +59,9 @@ func (r request) card(cwd string) acp.SessionUpdateToolCall {
 		Background:      r.verb == verbBg,
 		BackgroundAfter: unlessZero(r.backgroundAfter),
 		Timeout:         unlessZero(r.cmd.Timeout),
+	}
+	if !r.elsewhere() {
+		in.Cwd = cmp.Or(in.Cwd, cwd)
 	}
 	if r.cmd.OutputLimit != terminal.DefaultResultLimit {
 		in.OutputLimit = r.cmd.OutputLimit
@@ -80,10 +83,10 @@ func (in RunInput) unusual(cwd string) (parts []string) {
 	for _, name := range slices.Sorted(maps.Keys(in.Env)) {
 		add(true, name+"="+shellwords.Quote(in.Env[name]))
 	}
-	add(filepath.Clean(in.Cwd) != filepath.Clean(cwd), "in "+shellwords.Quote(in.Cwd))
+	add(in.Cwd != "" && filepath.Clean(in.Cwd) != filepath.Clean(cwd), "in "+shellwords.Quote(in.Cwd))
 	add(in.Shell != "", "shell "+in.Shell)
 	add(in.Argv != nil, "no shell")
-	add(in.Environment != "", "runs in "+in.Environment)
+	add(in.Environment != "", "on "+in.Environment)
 	add(in.Input, "takes input")
 	add(in.Background, "in the background")
 	add(in.BackgroundAfter != "", "in the background after "+in.BackgroundAfter)

@@ -27,11 +27,13 @@ const helpText = "Each line of a prompt is one of:\n" +
 	"keys ID NAME…              press keys: Up, Enter, C-c, F10, q\n" +
 	"wait ID [--timeout 10s]    wait for the end; never ends it\n" +
 	"kill ID\n" +
+	"env                        list where commands can run\n" +
 	"help\n" +
 	"\n" +
 	"run, too:  --background-after 2s (then it goes on as bg does)\n" +
 	"flags:  --timeout 5s  --dir /abs/dir  --env K=V (more than once)\n" +
 	"        --limit BYTES (51200)  --input (takes input; runs locally)\n" +
+	"        --on NAME (an environment of --env; env lists them)\n" +
 	"        --argv (LINE is split into words, nothing is expanded)\n" +
 	"```\n\n" +
 	"Lines run in order, and one that fails does not stop the rest. " +

@@ -26,6 +26,7 @@ const (
 	verbKeys   verb = "keys"
 	verbWait   verb = "wait"
 	verbKill   verb = "kill"
+	verbEnv    verb = "env"
 	verbHelp   verb = "help"
 )
 
@@ -35,8 +36,8 @@ var verbs = []struct {
 	form string // of its line
 	does string
 }{
-	{verbRun, "run [--background-after 2s] [--timeout 5s] [--dir D] [--env K=V]… [--argv] [--limit BYTES] [--input] -- LINE", "Run a shell line and wait for it"},
-	{verbBg, "bg [--timeout 5s] [--dir D] [--env K=V]… [--argv] [--limit BYTES] [--input] -- LINE", "Run a shell line in the background"},
+	{verbRun, "run [--on NAME] [--background-after 2s] [--timeout 5s] [--dir D] [--env K=V]… [--argv] [--limit BYTES] [--input] -- LINE", "Run a shell line and wait for it"},
+	{verbBg, "bg [--on NAME] [--timeout 5s] [--dir D] [--env K=V]… [--argv] [--limit BYTES] [--input] -- LINE", "Run a shell line in the background"},
 	{verbJobs, "jobs", "List what runs, and ran, in the background"},
 	{verbOutput, "output ID [--since CURSOR] [--wait 2s]", "Read output of a command"},
 	{verbInput, "input ID TEXT", "Write to a command that takes input"},
@@ -44,6 +45,7 @@ var verbs = []struct {
 	{verbKeys, "keys ID NAME…", "Press keys, such as Up, Enter and C-c"},
 	{verbWait, "wait ID [--timeout 10s]", "Wait for the end of a command"},
 	{verbKill, "kill ID", "End a command and all that it has started"},
+	{verbEnv, "env", "List where commands can run, for --on"},
 	{verbHelp, "help", "Say what else can be asked"},
 }
 
@@ -183,6 +185,7 @@ func (r *request) runArguments(rest string) error {
 		"--timeout": func(v string) (err error) { r.cmd.Timeout, err = parseDuration(v); return },
 		"--dir":     func(v string) error { r.cmd.Dir = v; return nil },
 		"--env":     r.env,
+		"--on":      func(v string) error { r.cmd.Environment = v; return nil },
 		"--limit":   func(v string) (err error) { r.cmd.OutputLimit, err = parseLimit(v); return },
 	}
 	if r.verb == verbRun {

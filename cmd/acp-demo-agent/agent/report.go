@@ -28,6 +28,9 @@ type Report struct {
 	Transport  bridge.Presentation `json:"transport"`
 	TerminalID string              `json:"terminalId"`
 
+	// Environment is where the command runs, if it was sent to one of --env.
+	Environment string `json:"environment,omitempty"`
+
 	// ID is the command's, for output, input, wait and kill.
 	ID         string `json:"id"`
 	DurationMS int64  `json:"durationMs"`
@@ -141,7 +144,7 @@ func helpReport() Report {
 func report(info terminal.Info, p bridge.Presentation, terminalID string) Report {
 	r := Report{
 		Transport: p, TerminalID: terminalID, ID: info.ID,
-		DurationMS: milliseconds(info.RunTime()),
+		DurationMS: milliseconds(info.RunTime()), Environment: named(info.Environment),
 	}
 	r.setExit(info.Outcome, info.Exit)
 	r.setLeft(info.Left)

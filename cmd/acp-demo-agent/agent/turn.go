@@ -84,12 +84,15 @@ func (t *turn) prepare(line string) func(ctx context.Context) {
 	if errors.Is(err, errUnknownLine) {
 		return func(ctx context.Context) { t.say(ctx, unknownLine(line)) }
 	}
-	if err == nil && req.cmd.Dir != "" {
+	if err == nil {
+		err = t.place(&req)
+	}
+	if err == nil && req.cmd.Dir != "" && !req.elsewhere() {
 		if dirErr := checkDir(req.cmd.Dir); dirErr != nil {
 			err = fmt.Errorf("%s: --dir %w", req.verb, dirErr)
 		}
 	}
-	if req.cmd.Line != "" {
+	if req.cmd.Line != "" && !req.elsewhere() {
 		req.cmd.Shell = t.agent.opts.Shell
 	}
 	call := t.call(req)
@@ -112,6 +115,8 @@ func (t *turn) do(ctx context.Context, call *bridge.Call, req request) {
 		}
 	case verbJobs:
 		t.jobs(ctx, call)
+	case verbEnv:
+		t.environments(ctx, call)
 	case verbHelp:
 		t.end(ctx, call, helpReport(), helpText, nil, helpText)
 	default:
@@ -213,7 +218,7 @@ func (t *turn) exec(ctx context.Context, call *bridge.Call, req request) {
 	}
 	r := Report{
 		Transport: result.Presentation, TerminalID: result.TerminalID, ID: result.ID,
-		DurationMS: milliseconds(result.Duration),
+		DurationMS: milliseconds(result.Duration), Environment: named(result.Environment),
 	}
 	r.setExit(result.Outcome, result.Exit)
 	r.setLeft(result.Left)
