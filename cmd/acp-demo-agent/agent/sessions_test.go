@@ -167,11 +167,11 @@ func TestAnnouncements(t *testing.T) {
 		var names []string
 		for _, c := range n.Params.Update.AvailableCommandsUpdate.AvailableCommands {
 			names = append(names, c.Name)
-			if c.Description == "" || (c.Input == nil) != (c.Name == "jobs" || c.Name == "help") {
+			if c.Description == "" || (c.Input == nil) != (c.Name == "jobs" || c.Name == "env" || c.Name == "help") {
 				t.Errorf("%+v", c)
 			}
 		}
-		check(t, "names", names, []string{"run", "bg", "jobs", "output", "input", "screen", "keys", "wait", "kill", "help"})
+		check(t, "names", names, []string{"run", "bg", "jobs", "output", "input", "screen", "keys", "wait", "kill", "env", "help"})
 	})
 	with(t, kinds[0], nil, func(f *fixture) {
 		f.ask("/run -- echo one", "/help", "run -- echo two")
