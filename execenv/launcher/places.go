@@ -34,7 +34,7 @@ func SSH(destination string, opts *SSHOptions) Launcher {
 	return Launcher{
 		Name:       "ssh " + destination,
 		LoginShell: true,
-		Sessions:   8, // sshd's MaxSessions is 10, and the supervisor has one
+		Sessions:   6, // sshd's MaxSessions is 10: the supervisor has one, and some may be closing
 		Explain:    explainSSH,
 		Argv: func(r Run) []string {
 			argv := []string{"ssh"}

@@ -52,6 +52,7 @@ type process struct {
 	refused error // why it could not be started
 	exit    terminal.Exit
 	cause   error // of the context that ended it
+	forced  bool  // the launcher was ended by force
 }
 
 type phase int
@@ -248,7 +249,7 @@ func (p *process) start() (err error) {
 		return err
 	}
 	if err := p.e.enter(p); err != nil {
-		p.inner.StopTree(0)
+		p.force(0)
 		<-p.over
 		return err
 	}
@@ -440,8 +441,22 @@ func (p *process) settle() {
 	p.e.mu.Lock()
 	delete(p.e.live, p)
 	p.e.mu.Unlock()
-	p.conn.leave()
+	p.mu.Lock()
+	forced := p.forced
+	p.mu.Unlock()
+	if !forced {
+		p.conn.leave()
+	}
 	close(p.over)
+}
+
+// force ends the launcher itself. The far side of a connection may not notice, and
+// count the session as open: so its slot is not given to another process.
+func (p *process) force(grace time.Duration) {
+	p.mu.Lock()
+	p.forced = true
+	p.mu.Unlock()
+	p.inner.StopTree(grace)
 }
 
 // know makes exit the exit, unless it is known.
@@ -705,7 +720,7 @@ func (p *process) StopTree(grace time.Duration) []terminal.Proc {
 		}
 	}
 	if !isClosed(p.exited) || left == nil {
-		p.inner.StopTree(grace)
+		p.force(grace)
 		<-p.exited
 	}
 	return left
