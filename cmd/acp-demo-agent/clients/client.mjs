@@ -10,6 +10,7 @@
 //	{"cancel": true}      session/cancel
 //	{"close": true}       session/close
 //	{"deaf": true}        read the agent's output no more, and leave its input open
+//	{"pause": 1000}       do not read it for so many milliseconds
 //	{"method": "session/list", "params": {}}
 //	                      a request of any kind; its params are laid over the
 //	                      session's id and directory
@@ -31,7 +32,7 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
-import { Readable } from "node:stream";
+import { Readable, Transform } from "node:stream";
 import { StringDecoder } from "node:string_decoder";
 import { setTimeout } from "node:timers/promises";
 import { client, methods, ndJsonStream, PROTOCOL_VERSION, RequestError } from "@agentclientprotocol/sdk";
@@ -195,7 +196,9 @@ const exited = once(agent, "exit");
 let ending = false;
 agent.stdin.on("error", () => {}); // the agent may have gone
 const lines = new WritableStream({ write: (bytes) => void (ending || agent.stdin.write(bytes)) });
-const wire = ndJsonStream(lines, Readable.toWeb(agent.stdout));
+let paused; // resolves when the agent's output is read again
+const unpaused = new Transform({ transform: (chunk, _, done) => void Promise.resolve(paused).then(() => done(null, chunk)) });
+const wire = ndJsonStream(lines, Readable.toWeb(agent.stdout.pipe(unpaused)));
 const outgoing = tap("client");
 outgoing.readable.pipeTo(wire.writable);
 const connection = app.connect({
@@ -230,6 +233,8 @@ for await (const line of createInterface({ input: process.stdin })) {
     ask(order.method, { sessionId, cwd: config.cwd, ...order.params }).catch(() => {});
   } else if (order.close) {
     await ask(session.close, { sessionId }).catch(() => {});
+  } else if (order.pause) {
+    paused = setTimeout(order.pause);
   } else if (order.deaf) {
     agent.stdout.destroy();
     deaf = true;

@@ -152,6 +152,7 @@ type order struct {
 	Cancel bool   `json:"cancel,omitempty"`
 	Close  bool   `json:"close,omitempty"` // the session
 	Deaf   bool   `json:"deaf,omitempty"`  // read no more, and leave the agent's input open
+	Pause  int64  `json:"pause,omitempty"` // read nothing for so many milliseconds
 
 	// Notify is a notification of any kind, sent so often.
 	Notify string `json:"notify,omitempty"`

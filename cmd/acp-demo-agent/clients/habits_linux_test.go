@@ -97,6 +97,85 @@ func TestOverlappingPrompts(t *testing.T) {
 	})
 }
 
+// While a client reads nothing, commands flood, end, are stopped and are followed by
+// the next prompt. When it reads on, it gets each tool call first, then its updates,
+// and one final status last; and a cancel counted when it was sent.
+func TestPausedReading(t *testing.T) {
+	each(t, ours, func(t *testing.T, k kind) {
+		for _, s := range []scene{{bare: true}, {bare: true, display: true}, {early: true}} {
+			r := k.open(t, s)
+			const pause = 1000
+			r.order(order{Pause: pause})
+			r.order(order{Prompt: "!yes | head -c 1000000\n!echo two\nbg -- echo three; exec sleep 300"})
+			check(t, "answers", r.answered(1), []string{"end_turn"})
+			r.order(order{Prompt: "!echo begun; yes | head -c 1000000; exec sleep 300"})
+			r.running(r.mark, "sleep 300")
+			r.order(order{Pause: pause})
+			r.order(order{Cancel: true})
+			r.order(order{Prompt: "!echo last"})
+			stops := r.answered(3)[1:]
+			slices.Sort(stops) // both answers at once come in any order
+			check(t, "answers", stops, []string{"cancelled", "end_turn"})
+			check(t, "output", r.card("echo last").report.Output, "last\n")
+			r.ordered()
+			r.shut(s)
+		}
+	})
+}
+
+// ordered checks that each tool call came before its updates, and had one final
+// status; behind that comes only the output of a background command.
+func (r *rig) ordered() {
+	r.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	finals := map[string]int{}
+	for _, m := range r.wire {
+		u := m.Params.Update
+		if m.Method != "session/update" || u.ToolCallID == "" {
+			continue
+		}
+		_, known := finals[u.ToolCallID]
+		if (u.Kind == "tool_call") == known {
+			r.Errorf("%s of %s, which came before: %v", u.Kind, u.ToolCallID, known)
+		}
+		finals[u.ToolCallID] += 0
+		if u.Status == "completed" || u.Status == "failed" {
+			finals[u.ToolCallID]++
+		}
+	}
+	for id, n := range finals {
+		if n != 1 {
+			r.Errorf("%s has %d final statuses", id, n)
+		}
+	}
+}
+
+// What a kill or a release of the shell leaves of a command on the agent's own host
+// is found, ended and named.
+func TestKillOfTheShellOnly(t *testing.T) {
+	each(t, ours, func(t *testing.T, k kind) {
+		for _, signal := range []string{"SIGTERM", "SIGKILL"} {
+			s := scene{habits: habits{ShellOnly: signal}, early: true}
+			r := k.open(t, s)
+			r.order(order{Prompt: "run --timeout 1s -- echo early; sleep 36; echo late"})
+			r.answered(1)
+			c := r.result("echo early; sleep 36; echo late", terminal.TimedOut, "early\n")
+			if !strings.Contains(c.report.Error, "(sleep 36)") {
+				t.Errorf("%s: the error is %q, want the sleep named", signal, c.report.Error)
+			}
+			r.order(order{Prompt: "!sleep 37 | cat"})
+			r.running(r.mark, "sleep 37")
+			r.order(order{Cancel: true})
+			check(t, signal+": answers", r.answered(2), []string{"end_turn", "cancelled"})
+			r.processes(r.mark, "no sleep", func(procs []string) bool {
+				return !slices.ContainsFunc(procs, func(p string) bool { return strings.HasPrefix(p, "sleep") })
+			})
+			r.shut(s)
+		}
+	})
+}
+
 // A request that is too long for the connection is answered, and only that fails.
 func TestLongRequest(t *testing.T) {
 	each(t, ours, func(t *testing.T, k kind) {
@@ -224,6 +303,63 @@ func TestPermission(t *testing.T) {
 				}
 				if strings.HasSuffix(params.ToolCall.Title, "$PATH") {
 					check(t, permit+": env", params.ToolCall.RawInput.Env, map[string]string{"PATH": "/x:/usr/bin:/bin"})
+				}
+			}
+			r.shut(s)
+		}
+	})
+}
+
+// An answer by the kind of an option, in place of its id, is that option.
+func TestPermissionByKind(t *testing.T) {
+	each(t, ours, func(t *testing.T, k kind) {
+		for kind, want := range map[string]terminal.Outcome{"allow_once": terminal.Exited, "reject_once": terminal.Failed} {
+			s := scene{args: []string{"--ask"}, habits: habits{Answers: map[string]map[string]any{
+				"session/request_permission": {"outcome": map[string]any{"outcome": "selected", "optionId": kind}},
+			}}}
+			r := k.open(t, s)
+			r.order(order{Prompt: "!echo one"})
+			check(t, kind+": answers", r.answered(1), []string{"end_turn"})
+			check(t, kind+": outcome", r.card("echo one").report.Outcome, want)
+			r.shut(s)
+		}
+	})
+}
+
+// A flood of bytes that are no text is cancelled and answered as any command is.
+func TestCancelOfAFlood(t *testing.T) {
+	each(t, ours, func(t *testing.T, k kind) {
+		for _, s := range []scene{{bare: true}, {early: true}} {
+			r := k.open(t, s)
+			r.order(order{Prompt: "!exec cat /dev/urandom"})
+			r.running(r.mark, "cat /dev/urandom")
+			r.order(order{Cancel: true})
+			check(t, "answers", r.answered(1), []string{"cancelled"})
+			r.ordered()
+			r.shut(s)
+		}
+	})
+}
+
+// What a program draws is read as text: nothing of it is lost on a line that was
+// erased, or on an alternate screen that is never left.
+func TestEscapeSequences(t *testing.T) {
+	lines := map[string]string{
+		`printf '\033[1Kx\n'`:                       "x\n",
+		`printf 'a\tb\033[2Xc\rd\n'`:                "d",
+		`printf 'out\n\033[?1049h\033[Hlast words'`: "last words",
+		`printf '\033[999A\033[Jkept\n'`:            "kept\n",
+	}
+	each(t, ours, func(t *testing.T, k kind) {
+		for _, s := range []scene{{bare: true}, {}} {
+			r := k.open(t, s)
+			n := 0
+			for line, want := range lines {
+				r.order(order{Prompt: "!" + line})
+				n++
+				r.answered(n)
+				if got := r.card(line).report.Output; !strings.Contains(got, want) || strings.Contains(got, "\x1b") {
+					t.Errorf("%s: %q, want %q in it", line, got, want)
 				}
 			}
 			r.shut(s)

@@ -51,6 +51,7 @@ type rawClient struct {
 	session string
 	mu      sync.Mutex
 	// guards following
+	paused    time.Time // until then nothing is read
 	lastID    int64
 	asked     map[int64]chan json.RawMessage
 	terminals map[string]*child // those not yet released
@@ -104,6 +105,10 @@ func (r *rig) startRaw(s scene) {
 		defer close(r.exited)
 		lines := bufio.NewReaderSize(stdout, 1<<20)
 		for line, err := lines.ReadBytes('\n'); err == nil; line, err = lines.ReadBytes('\n') {
+			c.mu.Lock()
+			paused := c.paused
+			c.mu.Unlock()
+			time.Sleep(time.Until(paused))
 			receive(line)
 		}
 		receive(nil)
@@ -208,6 +213,10 @@ func (c *rawClient) order(o order) {
 		for range o.Times {
 			c.write(map[string]any{"method": o.Notify, "params": map[string]any{}})
 		}
+	case o.Pause > 0:
+		c.mu.Lock()
+		c.paused = time.Now().Add(time.Duration(o.Pause) * time.Millisecond)
+		c.mu.Unlock()
 	case o.Deaf:
 		c.stdout.Close()
 	case o.Close:
