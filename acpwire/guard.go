@@ -86,6 +86,7 @@ func (g *guard) next() {
 
 // receive takes a line of the client, and returns what the SDK gets of it.
 func (g *guard) receive(line []byte) []byte {
+	line = bytes.TrimPrefix(line, []byte("\ufeff")) // of clients on .NET, in front of the first line
 	m, err := parse(line)
 	switch {
 	case len(bytes.TrimSpace(line)) == 0:

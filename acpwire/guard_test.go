@@ -393,6 +393,17 @@ func TestBacklogOfNotifications(t *testing.T) {
 	})
 }
 
+// A byte order mark in front of a line costs nothing: programs on .NET write one.
+func TestByteOrderMark(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := connect(t, nil)
+		w.send("\ufeff"+`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}`)
+		if line := w.line(); !strings.HasPrefix(line, `{"jsonrpc":"2.0","id":1,"result":`) {
+			t.Error(line)
+		}
+	})
+}
+
 // A curious agent takes every notification that there is.
 type curious struct {
 	*agent

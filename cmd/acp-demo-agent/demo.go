@@ -15,7 +15,6 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"text/tabwriter"
 	"time"
 	"unicode/utf8"
@@ -89,7 +88,7 @@ func runDemo(args []string) int {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), demoBound,
 		fmt.Errorf("the demo took more than %v", demoBound))
 	defer cancel()
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(ctx, endSignals()...)
 	defer stop()
 
 	_, noColor := os.LookupEnv("NO_COLOR")

@@ -128,7 +128,7 @@ func run(args []string) int {
 		fmt.Fprintln(os.Stderr, "acp-demo-agent: I speak ACP and wait for a client; for something to see, run: acp-demo-agent demo")
 	}
 
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), endSignals()...)
 	defer stop()
 	context.AfterFunc(ctx, stop) // the second signal ends the process at once
 	// A write to a client that has gone is an error, not the end by SIGPIPE.
@@ -265,4 +265,15 @@ func buildVersion() string {
 		return info.Main.Version
 	}
 	return "(devel)"
+}
+
+// endSignals returns the signals that end this program in good order: SIGHUP as
+// well, which comes when the terminal of the client closes, unless it is ignored,
+// as under nohup.
+func endSignals() []os.Signal {
+	all := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		all = append(all, syscall.SIGHUP)
+	}
+	return all
 }

@@ -312,6 +312,12 @@ func TestEndOfInputLeavesNothing(t *testing.T) {
 
 func TestTerminationLeavesNothing(t *testing.T) {
 	t.Parallel()
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT} {
+		t.Run(signal.String(), func(t *testing.T) { testTermination(t, signal) })
+	}
+}
+
+func testTermination(t *testing.T, signal syscall.Signal) {
 	routes(t, func(t *testing.T, r *rig, delegated bool) {
 		answer := make(chan acp.StopReason, 1)
 		go func() {
@@ -325,7 +331,7 @@ func TestTerminationLeavesNothing(t *testing.T) {
 				t.Fatal("the prompt's command does not run")
 			}
 		}
-		if err := r.process.Signal(syscall.SIGTERM); err != nil {
+		if err := r.process.Signal(signal); err != nil {
 			t.Fatal(err)
 		}
 		if got := <-answer; got != acp.StopReasonCancelled {

@@ -23,7 +23,7 @@ type agent struct {
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	newAgent := func(b *bridge.Bridge) acp.Agent { return &agent{bridge: b} }
 	if err := bridge.Serve(ctx, os.Stdin, os.Stdout, newAgent, nil); err != nil {

@@ -54,8 +54,7 @@ func FuzzJSON(f *testing.F) {
 	})
 }
 
-// Control and bidirectional characters are spelled out, and nothing else is
-// changed.
+// What is not shown is spelled out, and nothing else is changed.
 func TestVisible(t *testing.T) {
 	for _, test := range []struct{ in, keep, want string }{
 		{"", "", ""},
@@ -65,6 +64,7 @@ func TestVisible(t *testing.T) {
 		{"a\x1b[2K\rb\tc\nd", "\n\t", "a\\x1b[2K\\rb\tc\nd"},
 		{"\x00\x7f\u0085", "", `\x00\x7f\x85`},
 		{"rm \u202e/ fr- \u202c\u2066x\u2069\u200e\u200f\u061c", "", `rm \u202e/ fr- \u202c\u2066x\u2069\u200e\u200f\u061c`},
+		{"gi\u200bt\u00ad st\ufeffa\u2060tus \u0600\u06f1 \U000e0041\U0001f600 می\u200cخواهم", "", `gi\u200bt\xad st\ufeffa\u2060tus ` + "\u0600\u06f1 " + `\U000e0041` + "\U0001f600 می\u200cخواهم"},
 		{"a\u2028b\u2029", "\n", `a\u2028b\u2029`},
 		{"a\xff\ufffdb", "", "a\ufffd\ufffdb"},
 	} {
