@@ -397,7 +397,7 @@ func TestBacklogOfNotifications(t *testing.T) {
 func TestByteOrderMark(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := connect(t, nil)
-		w.send("\ufeff"+`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}`)
+		w.send("\ufeff" + `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}`)
 		if line := w.line(); !strings.HasPrefix(line, `{"jsonrpc":"2.0","id":1,"result":`) {
 			t.Error(line)
 		}
