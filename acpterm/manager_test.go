@@ -1188,6 +1188,57 @@ func TestNobodyReadsAtTheEnd(t *testing.T) {
 	})
 }
 
+// waiting is a connection that has ended, on which a kill takes the time that it is
+// given.
+type waiting struct {
+	acpterm.Conn
+	done     chan struct{}
+	released chan error // of the ctx of a release
+}
+
+func (w waiting) Done() <-chan struct{} { return w.done }
+
+func (w waiting) KillTerminal(ctx context.Context, _ acp.KillTerminalRequest) (acp.KillTerminalResponse, error) {
+	<-ctx.Done()
+	return acp.KillTerminalResponse{}, ctx.Err()
+}
+
+func (w waiting) ReleaseTerminal(ctx context.Context, _ acp.ReleaseTerminalRequest) (acp.ReleaseTerminalResponse, error) {
+	w.released <- ctx.Err()
+	return acp.ReleaseTerminalResponse{}, nil
+}
+
+func TestAKillAtTheEndLeavesTimeForTheRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := fakeconn.New(nil)
+		session, err := c.NewSession(t.Context(), "/work")
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn := waiting{c.Conn(), make(chan struct{}), make(chan error, 1)}
+		m := acpterm.New(conn, session, nil)
+		if _, err := m.Start(t.Context(), terminal.Command{Line: "sleep 1s"}); err != nil {
+			t.Fatal(err)
+		}
+		close(conn.done)
+		if err := m.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		select {
+		case err := <-conn.released:
+			if err != nil {
+				t.Errorf("the time for the release is over: %v", err)
+			}
+		default:
+			t.Error("Close returns before the release")
+		}
+		_, _ = conn.Conn.ReleaseTerminal(t.Context(), acp.ReleaseTerminalRequest{SessionId: session, TerminalId: c.Host().Unreleased(session)[0]})
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A closing is a connection that ends as it answers a create.
 type closing struct {
 	acpterm.Conn
