@@ -84,6 +84,7 @@ func TestExitWhileClosing(t *testing.T) {
 
 // A foreigner that holds an output of a live command does not keep Close.
 func TestCloseWhileAForeignerHolds(t *testing.T) {
+	need(t, "/proc/self/fd") // by which it gets hold of an output
 	modes(t, func(t *testing.T, tty bool) {
 		m := localterm.New(nil)
 		term := start(t, m, terminal.Command{Line: "echo $$; exec sleep 60", TTY: tty})

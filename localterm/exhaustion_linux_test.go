@@ -22,6 +22,7 @@ func TestOutOfDescriptorsForPipes(t *testing.T) {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		t.Fatal(err)
 	}
+	need(t, "/proc/self/fd")
 	open := func() int {
 		fds, err := os.ReadDir("/proc/self/fd")
 		if err != nil {

@@ -79,6 +79,7 @@ func TestOutcomes(t *testing.T) {
 // can be stopped for good.
 func TestCtrlZ(t *testing.T) {
 	need(t, "bash")
+	need(t, "/proc/self/syscall") // shows who waits
 	m := newManager(t, &localterm.Options{Grace: 10 * time.Second})
 	term := start(t, m, terminal.Command{Args: []string{"bash", "--norc", "--noprofile", "-i"}, TTY: true, Stdin: true}).(stated)
 	waitState(t, term, 0)
@@ -120,6 +121,7 @@ func TestJobControl(t *testing.T) {
 // On a controlling terminal the kernel hangs up on the foreground when the
 // command exits. Who left it, or does not care, survives and is named.
 func TestHangup(t *testing.T) {
+	need(t, "/proc/self/stat")
 	need(t, "setsid")
 	for name, test := range map[string]struct {
 		line     string
@@ -239,6 +241,7 @@ func TestNobodyIsAsked(t *testing.T) {
 // A program that waits for a key where nobody is ends, whoever runs it, and the
 // shell that started it goes on.
 func TestNobodyPressesAKey(t *testing.T) {
+	need(t, "/proc/self/syscall") // shows who waits for a key
 	for program, line := range map[string]string{
 		"vim":     "EDITOR=vim GIT_EDITOR=vim; export EDITOR GIT_EDITOR; git init -q .; git -c user.name=x -c user.email=x commit --allow-empty; vim f",
 		"more":    "seq 1000 | more",
@@ -262,6 +265,7 @@ func TestNobodyPressesAKey(t *testing.T) {
 
 // A large paste into a shell's program arrives whole.
 func TestPaste(t *testing.T) {
+	need(t, "/proc/self/syscall")
 	need(t, "bash")
 	m := newManager(t, nil)
 	file := filepath.Join(t.TempDir(), "pasted")

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -47,6 +48,9 @@ func ReexecProgram(name string, args ...string) terminal.Command {
 
 func reexec(name string, args ...string) []string {
 	self, err := os.Executable()
+	if err != nil && filepath.IsAbs(os.Args[0]) {
+		self, err = os.Args[0], nil // without /proc
+	}
 	if err != nil {
 		panic(fmt.Sprintf("terminaltest: this program does not know where it is: %v", err))
 	}
