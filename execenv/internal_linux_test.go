@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 )
 
 // Where the kernel has no pidfds, the exit is still seen before it is reaped.
@@ -312,11 +313,54 @@ func TestTags(t *testing.T) {
 	}
 }
 
+// In the middle of an exec an environment has no end yet. That is not taken for one
+// that is empty.
+func TestEnvironmentInAnExec(t *testing.T) {
+	line := func(endCode, env, envEnd string) []byte {
+		fields := strings.Fields(strings.Repeat("1 ", 50))
+		fields[0], fields[24], fields[47], fields[48] = "R", endCode, env, envEnd
+		return []byte("7 (a) b) " + strings.Join(fields, " ") + "\n")
+	}
+	for _, c := range []struct {
+		name string
+		line []byte
+		bare bool
+	}{
+		{"empty", line("500", "900", "900"), true},
+		{"not empty", line("500", "900", "950"), false},
+		{"before it is written", line("0", "0", "0"), false},
+		{"while it is written", line("0", "900", "900"), false},
+		{"hidden", line("1", "0", "0"), false},
+	} {
+		if p, err := parseStat(7, c.line); err != nil || p.bare != c.bare || p.ppid != 1 {
+			t.Errorf("%s: %+v, %v", c.name, p, err)
+		}
+	}
+	for range 20 { // and once it is through, it is
+		cmd := exec.Command("sleep", "9")
+		cmd.Env = []string{}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		bare := false
+		for end := time.Now().Add(20 * time.Second); !bare && time.Now().Before(end); {
+			p, _ := readProc(cmd.Process.Pid)
+			bare = p.bare
+		}
+		cmd.Process.Kill()
+		cmd.Wait()
+		if !bare {
+			t.Fatal("an empty environment is not known")
+		}
+	}
+}
+
 // A limit tag is passed on, also where an environment is not, and shown.
 func TestLimitTags(t *testing.T) {
 	l := newLimitTags()
 	one := l.of(7)
-	if !l.has(one.from) || one.from != one.to || !isLimitTag(one.from) || l.of(maxLimitTags).set(os.Getpid()) || (limitTags{}).has(0) {
+	limit := unix.Rlimit{Cur: one.from, Max: unix.RLIM_INFINITY}
+	if !l.has(limit) || one.from != one.to || !isLimitTag(limit) || l.of(maxLimitTags).set(os.Getpid()) || (limitTags{}).has(unix.Rlimit{}) {
 		t.Errorf("%+v of %+v", one, l)
 	}
 	if got := strconv.FormatUint(one.from, 10); got != l.digits()+"000007" {
@@ -332,7 +376,7 @@ func TestLimitTags(t *testing.T) {
 	if !one.set(cmd.Process.Pid) {
 		t.Skip("a limit cannot be set here")
 	}
-	if limit, err := limitOf(cmd.Process.Pid); limit != one.from || err != nil {
+	if limit, err := limitOf(cmd.Process.Pid); limit.Cur != one.from || err != nil {
 		t.Errorf("got %d, %v", limit, err)
 	}
 	in.Close()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"strconv"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -17,7 +18,7 @@ import (
 // before the program begins: see process.tagLimit.
 //
 // A limit tag is the Local's number, of which the decimal digits come first, and
-// the number of the process.
+// the number of the process. The agent has one, too: see agentLimit.
 const (
 	firstLimitTag uint64 = 1e17
 	lastLimitTag  uint64 = 1e18 - 1
@@ -41,12 +42,16 @@ func (l limitTags) of(n int) limitTags {
 	return limitTags{l.from + uint64(n), l.from + uint64(n)}
 }
 
-func (l limitTags) has(limit uint64) bool { return l.from != 0 && l.from <= limit && limit <= l.to }
+func (l limitTags) has(limit unix.Rlimit) bool {
+	return l.from != 0 && l.from <= limit.Cur && limit.Cur <= l.to
+}
 
 // digits are what the tags of a Local begin with.
 func (l limitTags) digits() string { return strconv.FormatUint(l.from/maxLimitTags, 10) }
 
-func isLimitTag(limit uint64) bool { return firstLimitTag <= limit && limit <= lastLimitTag }
+func isLimitTag(limit unix.Rlimit) bool {
+	return firstLimitTag <= limit.Cur && limit.Cur <= lastLimitTag
+}
 
 // set puts the tag on a process, and reports whether it is there.
 func (l limitTags) set(pid int) bool {
@@ -58,24 +63,62 @@ func (l limitTags) set(pid int) bool {
 	return unix.Prlimit(pid, unix.RLIMIT_LOCKS, &limit, nil) == nil
 }
 
-// limitOf returns what stands in a process's RLIMIT_LOCKS.
-func limitOf(pid int) (uint64, error) {
-	var limit unix.Rlimit
-	err := unix.Prlimit(pid, unix.RLIMIT_LOCKS, nil, &limit)
+// agentLimit returns the limit of the agent itself, whose upper value is a number of
+// its own, or the zero value if it cannot have one. A child has it from its fork on;
+// its tag becomes its lower value. The kernel copies the limits before it gives the
+// process id, so that a process may be forked at the very instant at which its parent
+// is tagged, and be seen by no look of tagLimit. The limit of the agent shows that it
+// comes from there: from the parent, or from what the agent starts by other means.
+var agentLimit = sync.OnceValue(func() (limit unix.Rlimit) {
+	if unix.Prlimit(0, unix.RLIMIT_LOCKS, nil, &limit) != nil {
+		return unix.Rlimit{}
+	}
+	// Below that of the agent which this one is a command of, and above all tags.
+	const from, to = lastLimitTag + 1, 10 * lastLimitTag
+	most := min(limit.Max, to)
+	if most <= from {
+		return unix.Rlimit{}
+	}
+	limit.Max = from + rand.Uint64N(most-from)
+	limit.Cur = min(limit.Cur, limit.Max)
+	if unix.Prlimit(0, unix.RLIMIT_LOCKS, &limit, nil) != nil {
+		return unix.Rlimit{}
+	}
+	return limit
+})
+
+// isAgents reports whether a limit is that of the agent.
+func isAgents(limit unix.Rlimit) bool { return limit.Max != 0 && limit == agentLimit() }
+
+// missedFor is how long after a process was tagged, in units of start times, one
+// may begin that missed the tag.
+const missedFor = 2 * ticks
+
+// misses reports whether q may be one that was forked when p was tagged, or a child
+// of that one, by its limit and its start.
+func (w window) misses(q ident, limit unix.Rlimit) bool {
+	return isAgents(limit) && (q.scanned() || w.from <= q.start && q.start <= w.to)
+}
+
+// limitOf returns a process's RLIMIT_LOCKS.
+func limitOf(pid int) (limit unix.Rlimit, err error) {
+	err = unix.Prlimit(pid, unix.RLIMIT_LOCKS, nil, &limit)
 	if err == nil || errors.Is(err, unix.ESRCH) {
-		return limit.Cur, err
+		return limit, err
 	}
 	// It is another user's, or the system protects it.
 	var buf [4 << 10]byte
 	_, line, _ := bytes.Cut(readProcFile(pid, "limits", buf[:]), []byte("\nMax file locks"))
-	fields := bytes.Fields(line[:min(len(line), 64)])
-	switch {
-	case len(fields) == 0:
-		return 0, err
-	case string(fields[0]) == "unlimited":
-		return unix.RLIM_INFINITY, nil
+	fields := bytes.Fields(line[:min(len(line), 80)])
+	if len(fields) < 2 {
+		return limit, err
 	}
-	return strconv.ParseUint(string(fields[0]), 10, 64)
+	for i, value := range []*uint64{&limit.Cur, &limit.Max} {
+		if *value, err = strconv.ParseUint(string(fields[i]), 10, 64); err != nil { // "unlimited"
+			*value = unix.RLIM_INFINITY
+		}
+	}
+	return limit, nil
 }
 
 // tagLimit puts the limit tag on a process that has just started, and on what it
@@ -83,18 +126,20 @@ func limitOf(pid int) (uint64, error) {
 // then a new id, and either a parent in the tree, or one that adopts orphans.
 func (p *process) tagLimit(mark string) (all bool) {
 	pid := p.child.pid
-	if !p.limit.set(pid) {
+	if agentLimit().Max == 0 || !p.limit.set(pid) {
 		return false
 	}
+	defer func() { p.forked = window{p.since, now() + missedFor} }()
 	if p.child.group != nil {
 		return true // which knows all
 	}
 	const most = 1000
 	all = true
 	ours := map[int]bool{pid: true}
+	shown := sync.OnceValue(func() bool { return ownProcfs() == nil })
 	for last := pid; ; {
 		now := lastPID()
-		if now == 0 && ownProcfs() != nil {
+		if now == 0 && !shown() {
 			now = pid + 64 // there is no better way, and hardly any time
 		}
 		switch {
@@ -104,13 +149,16 @@ func (p *process) tagLimit(mark string) (all bool) {
 			return all
 		}
 		for ; last < now; last++ {
-			q, ok := readProc(last + 1)
+			q, ok := proc{}, false
+			if shown() {
+				q, ok = readProc(last + 1)
+			}
 			if !ok {
 				q.pid = last + 1
 				q.sid, _ = unix.Getsid(q.pid)
 			}
 			escaped := ours[q.ppid] || q.sid == pid
-			if limit, err := limitOf(q.pid); !escaped && ok && (err != nil || !isLimitTag(limit)) && !isThread(q.pid) && mayAdopt(q.ppid) {
+			if limit, err := limitOf(q.pid); !escaped && ok && (err != nil || isAgents(limit)) && !isThread(q.pid) && mayAdopt(q.ppid) {
 				tags, state := q.tags(false)
 				escaped = bytes.Contains(tags, []byte(mark))
 				all = all && (escaped || state == tagsShown)
@@ -125,32 +173,45 @@ func (p *process) tagLimit(mark string) (all bool) {
 	}
 }
 
-// noneSince reports whether no process has one of these tags, which all have that
-// were started by one that has just exited, and that had the process id first.
-func (l limitTags) noneSince(first int) bool {
+// alone reports whether no process lives that p has started, which has just exited.
+func (p *process) alone() bool {
 	const most = 500
-	for last := first; ; {
+	shown := sync.OnceValue(func() bool { return ownProcfs() == nil })
+	for last := p.child.pid; ; {
 		now := lastPID()
-		if now < last || now-first > most {
+		if !p.marked || now < last || now-p.child.pid > most {
 			return false
 		}
 		if now == last {
 			return true
 		}
 		for ; last < now; last++ {
-			limit, err := limitOf(last + 1)
-			if err == nil && !l.has(limit) || errors.Is(err, unix.ESRCH) {
+			id := last + 1
+			limit, err := limitOf(id)
+			ours := err != nil || p.limit.has(limit)
+			if errors.Is(err, unix.ESRCH) || !ours && !isAgents(limit) {
 				continue
 			}
-			p, ok := readProc(last + 1)
-			if !ok || !p.dead {
+			if !shown() {
 				return false
 			}
-			if p.ppid == self {
-				p.reap()
+			q, ok := readProc(id)
+			switch {
+			case !ours && (!ok || q.dead || !p.forked.misses(q.ident, limit) || p.session != nil && q.sid == ownSession()):
+			case !ours && (q.ppid == self && !adopts() || errors.Is(unix.Tgkill(self, id, 0), nil)):
+			case !ok || !q.dead:
+				return false
+			case q.ppid == self:
+				q.reap()
 			}
 		}
 	}
+}
+
+// ownSession returns the session of the agent.
+func ownSession() int {
+	sid, _ := unix.Getsid(0)
+	return sid
 }
 
 // scan returns what can be seen without a process table: those with ids from first
@@ -184,7 +245,7 @@ func scan(first int, why error) *walk {
 		p := proc{ident: id, dead: isZombie(pid)}
 		p.pgid, _ = unix.Getpgid(pid)
 		p.sid, _ = unix.Getsid(pid)
-		if p.dead {
+		if p.dead || isChild(pid) {
 			p.ppid = self
 		}
 		w.procs = append(w.procs, p)
@@ -203,9 +264,9 @@ const oldMaxPID = 1 << 15
 func scanned(pid int) (ident, error) {
 	limit, err := limitOf(pid)
 	if !isLimitTag(limit) {
-		limit = unix.RLIM_INFINITY
+		limit.Cur = unix.RLIM_INFINITY
 	}
-	return ident{pid, limit}, err
+	return ident{pid, limit.Cur}, err
 }
 
 func (id ident) scanned() bool { return id.start >= firstLimitTag }
@@ -224,6 +285,11 @@ func isZombie(pid int) bool {
 	var info siginfo
 	err := (&child{pid: pid, pidfd: -1}).waitid(&info, unix.WEXITED|unix.WNOWAIT|unix.WNOHANG)
 	return err == nil && info.pid != 0
+}
+
+// isChild reports whether a process is a child of the agent.
+func isChild(pid int) bool {
+	return (&child{pid: pid, pidfd: -1}).waitid(new(siginfo), unix.WEXITED|unix.WNOWAIT|unix.WNOHANG) == nil
 }
 
 // probePID returns the process id that was given last, by having one given.

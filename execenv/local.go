@@ -231,6 +231,7 @@ func (l *Local) enter() (int, error) {
 		l.subreaps = true
 		adopt(true)
 	}
+	agentLimit()
 	l.starting.Add(1)
 	l.count++
 	return l.count, nil

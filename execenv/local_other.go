@@ -40,7 +40,8 @@ type limitTags struct{}
 func newLimitTags() limitTags         { return limitTags{} }
 func (l limitTags) of(int) limitTags  { return l }
 func (*process) tagLimit(string) bool { return false }
-func (limitTags) noneSince(int) bool  { return true }
+func (*process) alone() bool          { return true }
+func agentLimit() int                 { return 0 }
 func (*Local) settle(*process)        {}
 
 func (l *Local) openTerminal(TTY) (*ptmx, *os.File, error) { return nil, nil, errUnsupported }
@@ -70,7 +71,10 @@ func (*ptmx) leave()                         {}
 func (*ptmx) watch(*session)                 {}
 func (*ptmx) signal(os.Signal) (bool, error) { return true, errUnsupported }
 
-type ident struct{}
+type (
+	ident  struct{}
+	window struct{}
+)
 
 type absence struct{}
 

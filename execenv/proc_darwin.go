@@ -69,14 +69,20 @@ func mayAdopt(pid int) bool { return pid == 1 }
 // Limits mark nobody here, and nothing better is known than a hint.
 type limitTags struct{}
 
-func (limitTags) digits() string      { return "" }
-func newLimitTags() limitTags         { return limitTags{} }
-func (l limitTags) of(int) limitTags  { return l }
-func (limitTags) has(uint64) bool     { return false }
-func (limitTags) noneSince(int) bool  { return false }
-func (*process) tagLimit(string) bool { return false }
-func isLimitTag(uint64) bool          { return false }
-func limitOf(int) (uint64, error)     { return 0, errors.ErrUnsupported }
+func (limitTags) digits() string              { return "" }
+func newLimitTags() limitTags                 { return limitTags{} }
+func (l limitTags) of(int) limitTags          { return l }
+func (limitTags) has(unix.Rlimit) bool        { return false }
+func (*process) alone() bool                  { return false }
+func (*process) tagLimit(string) bool         { return false }
+func isLimitTag(unix.Rlimit) bool             { return false }
+func agentLimit() unix.Rlimit                 { return unix.Rlimit{} }
+func isAgents(unix.Rlimit) bool               { return false }
+func (window) misses(ident, unix.Rlimit) bool { return false }
+func (ident) scanned() bool                   { return false }
+func adopts() bool                            { return false }
+func ownSession() int                         { return 0 }
+func limitOf(int) (unix.Rlimit, error)        { return unix.Rlimit{}, errors.ErrUnsupported }
 
 // A walk is one look at the process table.
 type walk struct {

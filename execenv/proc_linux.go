@@ -165,6 +165,11 @@ func statProc(pid int) (p proc, err error) {
 	if err != nil {
 		return p, err
 	}
+	return parseStat(pid, stat)
+}
+
+// parseStat takes a line of the process table from /proc/PID/stat.
+func parseStat(pid int, stat []byte) (p proc, err error) {
 	// The name in parentheses may hold anything.
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	if len(fields) < 20 {
@@ -177,8 +182,10 @@ func statProc(pid int) (p proc, err error) {
 	p.pgid, _ = strconv.Atoi(fields[2])
 	p.sid, _ = strconv.Atoi(fields[3])
 	p.start, _ = strconv.ParseUint(fields[19], 10, 64)
-	if len(fields) > 48 { // zeros for what we may not look into, and in the middle of an exec
-		p.bare = fields[47] == fields[48] && fields[48] != "0"
+	// Zeros stand for what we may not look into. An exec sets the end of the
+	// environment after its begin, and the end of the code after both.
+	if len(fields) > 48 {
+		p.bare = fields[47] == fields[48] && fields[48] != "0" && fields[24] != "0"
 	}
 	p.seen = new(sight)
 	return p, nil

@@ -37,6 +37,7 @@ type process struct {
 	since     uint64      // no process of it is older
 	limit     limitTags   // its one
 	marked    bool        // it has that, and so has all that it starts
+	forked    window      // when those began that may have missed that
 	escaped   []ident     // it has started them, and could not give it to them
 	copiers   []func() error
 	feeder    func() error
@@ -349,7 +350,7 @@ func (p *process) over(exit terminal.Exit) {
 	alone := false
 	if p.session != nil {
 		alone = p.session.look(natural)
-	} else if p.marked && p.limit.noneSince(p.child.pid) {
+	} else if p.alone() {
 		p.local.settle(p)
 	}
 

@@ -140,13 +140,28 @@ func TestStopTreeOfADaemonWithoutEnvironment(t *testing.T) {
 	for way, opts := range bothWays {
 		for _, out := range []string{"", ">/dev/null 2>&1"} {
 			t.Run(way+out, func(t *testing.T) {
-				nap := nap()
-				r := start(t, newLocal(t, opts), sh("(setsid env -i "+nap+" </dev/null "+out+" &); echo ready; exec sleep 99"))
-				r.until(t, "ready")
-				untilAlive(t, nap, 1)
-				if left := r.StopTree(time.Second); left == nil || len(left) > 0 || len(alive(nap)) > 0 {
-					t.Errorf("left: %#v, alive: %q", left, alive(nap))
+				for range 20 {
+					nap := nap()
+					l := execenv.NewLocal(opts)
+					r := start(t, l, sh("(setsid env -i "+nap+" </dev/null "+out+" &); echo ready; exec sleep 99"))
+					r.until(t, "ready")
+					untilAlive(t, nap, 1)
+					left, naps := r.StopTree(time.Second), alive(nap)
+					err := l.Close()
+					if err == nil && left != nil && len(left)+len(naps) == 0 {
+						return
+					}
+					// The kernel may have forked it at the instant of the tag: then that
+					// is not known, and said.
+					if way == "cgroup" && hasCgroups(t) || len(naps) != 1 || err == nil || !strings.Contains(err.Error(), "cannot tell") {
+						t.Fatalf("left: %#v, alive: %q, Close: %v", left, naps, err)
+					}
+					pid, _, _ := strings.Cut(naps[0], " ")
+					n, _ := strconv.Atoi(pid)
+					syscall.Kill(n, syscall.SIGKILL)
+					t.Log(err)
 				}
+				t.Error("20 times it was not known whose the daemon was")
 			})
 		}
 	}

@@ -147,6 +147,8 @@ func (s *session) tree() *tree {
 		exact:   s.group != nil,
 		marked:  s.marked,
 		known:   make(map[ident]bool),
+		forked:  []window{s.forked},
+		away:    true,
 		first:   s.child.pid,
 		since:   s.since,
 	}
@@ -208,7 +210,7 @@ func (s *session) look(natural bool) (alone bool) {
 	pid := s.child.pid
 	s.stopMu.Lock()
 	s.alone = errors.Is(unix.Kill(-pid, 0), unix.ESRCH) && !s.group.populated() && !s.held() &&
-		(s.group != nil || s.marked && s.limit.noneSince(pid))
+		(s.group != nil || s.process.alone())
 	alone, natural = s.alone, natural && s.stop == nil
 	s.stopMu.Unlock()
 	if alone || !natural {
@@ -377,6 +379,7 @@ func (l *Local) stopAll(grace time.Duration) ([]terminal.Proc, error) {
 		exact:   l.groups != nil,
 		marked:  true,
 		known:   maps.Clone(l.left),
+		away:    true,
 		first:   math.MaxInt,
 		since:   math.MaxUint64,
 	}
@@ -384,6 +387,8 @@ func (l *Local) stopAll(grace time.Duration) ([]terminal.Proc, error) {
 	for _, p := range slices.AppendSeq(slices.Clone(live), maps.Keys(l.open)) {
 		t.exact = t.exact && p.child.group != nil
 		t.marked = t.marked && p.marked
+		t.away = t.away && p.session != nil
+		t.forked = append(t.forked, p.forked)
 		t.first, t.since = min(t.first, p.child.pid), min(t.since, p.since)
 	}
 	l.mu.Unlock()

@@ -29,9 +29,11 @@ type tree struct {
 	}
 	exact  bool           // all are in group
 	marked bool           // all have one of limits, unless they have set it themselves
+	away   bool           // each was started in a session of its own, so none can be in the agent's
 	known  map[ident]bool // and whoever once belonged, and the children of all these
 	first  int            // the first process id; none that was given later is lower
 	since  uint64         // nothing older belongs
+	forked []window       // when those of marked began that may have missed their limit
 
 	// Of the last look:
 	blind  bool   // it saw nothing
@@ -40,6 +42,9 @@ type tree struct {
 	missed bool   // it has seen nobody, and may have missed somebody who was forked meanwhile
 	empty  int    // it and so many before it saw nobody
 }
+
+// A window is from one start of a process to another.
+type window struct{ from, to uint64 }
 
 // A verdict says whether a process belongs to a tree, by what it shows.
 type verdict int
@@ -61,7 +66,11 @@ func (t *tree) judge(p proc, again bool) verdict {
 	switch {
 	case bytes.Contains(tags, t.tag):
 		return member
-	case shown && (t.marked || isLimitTag(limit)), state == tagsShown: // or it is another Local's
+	case shown && t.marked && !slices.ContainsFunc(t.forked, func(w window) bool { return w.misses(p.ident, limit) }):
+		return unrelated
+	case shown && isLimitTag(limit) && !isAgents(limit): // another Local's
+		return unrelated
+	case state == tagsShown && !(shown && t.marked && !adopts()):
 		return unrelated
 	case state == tagsFleeting && p.young():
 		return fleeting
@@ -187,8 +196,13 @@ func (t *tree) sift(w *walk, found func(proc)) []proc {
 // member: one that loses its parent is adopted by an ancestor of the agent, or by
 // the agent.
 func (t *tree) mayBeAdopted(p proc, ids map[int]proc) bool {
-	if t.since == 0 {
+	switch {
+	case t.since == 0:
 		return false // everybody is as young as the members
+	case t.away && p.sid == ownSession():
+		return false
+	case p.scanned():
+		return p.ppid != self || adopts()
 	}
 	for {
 		parent, ok := ids[p.ppid]
@@ -261,7 +275,7 @@ func (t *tree) doubt() error {
 			names = append(names, p.String())
 		}
 		if len(names) > 0 { // else they have just ended
-			return fmt.Errorf("%w whether these are left, which show no environment: %s", errCannotTell, strings.Join(names, ", "))
+			return fmt.Errorf("%w whether these are left, which show no tag: %s", errCannotTell, strings.Join(names, ", "))
 		}
 	}
 	return nil
