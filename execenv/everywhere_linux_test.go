@@ -635,6 +635,26 @@ func (r row) run(t *testing.T, exe string) []string {
 		self = []string{exe}
 	}
 	words := slices.Concat(r.wrap, self, r.args)
+	for tries := 5; ; tries-- {
+		cells, unknown, bad := r.try(t, words, self)
+		switch {
+		case len(bad) > 0 || len(unknown) > 0 && tries == 1:
+			for _, text := range append(bad, unknown...) {
+				t.Errorf("%s, %s", r.name, text)
+			}
+			return cells
+		case len(unknown) == 0:
+			return cells
+		}
+		// On a busy machine a program may have forked before it gets its tag. Then that
+		// it is not known is the right answer, for once.
+		t.Logf("%s, once more: %s", r.name, strings.Join(unknown, "; "))
+	}
+}
+
+// try returns the cells, and among them those which are not known and which are
+// wrong where they should not be.
+func (r row) try(t *testing.T, words, self []string) (cells, unknown, bad []string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
@@ -642,9 +662,9 @@ func (r row) run(t *testing.T, exe string) []string {
 	cmd.Env = append(os.Environ(), "EXECENV_TEST_PROGRAM="+r.program, "EXECENV_TEST_ITSELF="+strings.Join(self, " "), "TMPDIR=/tmp", "GOCOVERDIR=/tmp")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Errorf("%s: %v: %s", r.name, err, out)
+		bad = append(bad, fmt.Sprintf("%v: %s", err, out))
 	}
-	cells, bad := make([]string, len(columns)), false
+	cells = make([]string, len(columns))
 	for i, c := range columns {
 		allowed := []string{"ok"}
 		if note := r.allow[c.name]; note != "" {
@@ -655,13 +675,17 @@ func (r row) run(t *testing.T, exe string) []string {
 				cells[i] = strings.TrimSpace(note)
 			}
 		}
-		if !slices.Contains(allowed, cells[i]) {
-			bad = true
-			t.Errorf("%s, %s: %s, want %s", r.name, c.name, cells[i], strings.Join(allowed, " or "))
+		text := fmt.Sprintf("%s: %s, want %s", c.name, cells[i], strings.Join(allowed, " or "))
+		switch {
+		case slices.Contains(allowed, cells[i]):
+		case strings.HasPrefix(cells[i], "unknown"):
+			unknown = append(unknown, text)
+		default:
+			bad = append(bad, text)
 		}
 	}
-	if bad {
+	if len(bad)+len(unknown) > 0 {
 		t.Logf("%s: %s", r.name, out)
 	}
-	return cells
+	return cells, unknown, bad
 }

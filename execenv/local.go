@@ -3,6 +3,7 @@ package execenv
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"os"
 	"runtime"
 	"slices"
@@ -48,12 +49,15 @@ type Local struct {
 	limits limitTags
 
 	background sync.WaitGroup // the goroutines that Close joins
-	starting   sync.WaitGroup // Starts under way
+	starting   sync.WaitGroup // Starts under way that Close waits for
+	ending     chan struct{}  // closed by Close
 
 	mu sync.Mutex
 	// guards following
 	closed    bool
 	count     int                   // processes started, for their marks
+	held      map[*process]struct{} // Starts that the kernel may hold
+	late      map[*process]struct{} // Starts that Close has given up
 	live      map[*process]struct{} // not reaped
 	open      map[*process]struct{} // something of them may be left
 	drained   map[*stream]struct{}  // read to nowhere for processes that outlived theirs
@@ -113,6 +117,9 @@ func NewLocal(opts *LocalOptions) *Local {
 	l := &Local{
 		mark:    rand.Text(),
 		limits:  newLimitTags(),
+		ending:  make(chan struct{}),
+		held:    make(map[*process]struct{}),
+		late:    make(map[*process]struct{}),
 		live:    make(map[*process]struct{}),
 		open:    make(map[*process]struct{}),
 		drained: make(map[*stream]struct{}),
@@ -149,7 +156,9 @@ func (l *Local) Command(ctx context.Context, spec Spec) Process {
 // Close ends every process that still runs and all that others left behind:
 // it asks, waits, and kills. Then it ends the watchdog and joins its
 // goroutines. No process can be started any more: [terminal.ErrClosed]. What
-// could not be ended is reported as a [*terminal.LeakError]. Later calls wait
+// could not be ended is reported as a [*terminal.LeakError]; so is a Start that the
+// kernel has held for [terminal.KillTimeout], whose process ends as soon as it has
+// begun. Later calls wait
 // for the first and return its result.
 func (l *Local) Close() error {
 	l.closing.Do(func() { l.result = l.close() })
@@ -160,7 +169,8 @@ func (l *Local) close() error {
 	l.mu.Lock()
 	l.closed = true
 	l.mu.Unlock()
-	l.starting.Wait()
+	close(l.ending)
+	leaks := l.awaitStarts()
 
 	left, doubt := l.stopAll(l.opts.Grace)
 
@@ -168,7 +178,7 @@ func (l *Local) close() error {
 	for s := range l.drained {
 		s.f.Close()
 	}
-	l.leaked = len(l.live) > 0
+	l.leaked = len(l.live)+len(l.late) > 0
 	leaked, null, dog, groups, roll := l.leaked, l.null, l.dog, l.groups, l.roll
 	l.mu.Unlock()
 	dog.dismiss()
@@ -178,17 +188,71 @@ func (l *Local) close() error {
 	if l.subreaps {
 		adopt(false)
 	}
-	if !leaked { // else forget finishes, when the last has exited
+	if !leaked { // else forget or leave finishes, when the last has exited
 		l.finish()
 	}
-	if len(left) == 0 && doubt == nil {
+	if len(left) > 0 || doubt != nil {
+		leak := terminal.Leak{What: "process", Procs: left, Err: doubt}
+		if len(left) == 0 {
+			leak.What = "possibly a process"
+		}
+		leaks = append(leaks, leak)
+	}
+	if len(leaks) == 0 {
 		return nil
 	}
-	leak := terminal.Leak{What: "process", Procs: left, Err: doubt}
-	if len(left) == 0 {
-		leak.What = "possibly a process"
+	return &terminal.LeakError{Leaks: leaks}
+}
+
+// awaitStarts waits for the Starts under way, and gives up those that the kernel
+// still holds after [terminal.KillTimeout]: a program on a server that does not
+// answer, for instance.
+func (l *Local) awaitStarts() (leaks []terminal.Leak) {
+	timer := time.AfterFunc(terminal.KillTimeout, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for p := range l.held {
+			l.late[p] = struct{}{}
+			leaks = append(leaks, terminal.Leak{What: "start", Err: fmt.Errorf("the system has not started %q yet", p.spec.Path)})
+			l.starting.Done()
+		}
+		clear(l.held)
+	})
+	defer timer.Stop()
+	l.starting.Wait()
+	return leaks
+}
+
+// arrived notes that the kernel has started p. It returns false if Close has given
+// it up, and nothing waits for it.
+func (l *Local) arrived(p *process) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.held, p)
+	_, late := l.late[p]
+	return !late
+}
+
+// leave ends what enter began.
+func (l *Local) leave(p *process) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, late := l.late[p]; late {
+		delete(l.late, p)
+		l.finishLate()
+		return
 	}
-	return &terminal.LeakError{Leaks: []terminal.Leak{leak}}
+	delete(l.held, p)
+	l.starting.Done()
+}
+
+// finishLate does after Close what that could not: it is called with mu held, when
+// something that Close has left has ended.
+func (l *Local) finishLate() {
+	if l.leaked && len(l.live)+len(l.late) == 0 {
+		l.groups.remove()
+		go l.finish()
+	}
 }
 
 // finish ends and joins the goroutines, once nothing runs any more.
@@ -210,8 +274,8 @@ func (l *Local) join(f func()) {
 }
 
 // enter registers a start and returns the number of the new process, or
-// terminal.ErrClosed. l.starting.Done ends it.
-func (l *Local) enter() (int, error) {
+// terminal.ErrClosed. Leave ends it.
+func (l *Local) enter(p *process) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -232,6 +296,7 @@ func (l *Local) enter() (int, error) {
 		adopt(true)
 	}
 	agentLimit()
+	l.held[p] = struct{}{}
 	l.starting.Add(1)
 	l.count++
 	return l.count, nil

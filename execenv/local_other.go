@@ -61,6 +61,8 @@ type child struct {
 	group *cgroup
 }
 
+func busy(path, dir string) bool           { return false }
+func (*child) abandon()                    {}
 func (*child) reap()                       {}
 func (*child) signal(os.Signal) error      { return errUnsupported }
 func (*child) signalGroup(os.Signal) error { return errUnsupported }

@@ -124,11 +124,11 @@ func (p *process) start() error {
 		return context.Cause(p.ctx)
 	}
 	defer starts.Release(1)
-	n, err := p.local.enter()
+	n, err := p.local.enter(p)
 	if err != nil {
 		return err
 	}
-	defer p.local.starting.Done()
+	defer p.local.leave(p)
 	mark := p.local.mark + "." + strconv.Itoa(n) + ","
 	p.limit = p.local.limits.of(n)
 
@@ -148,6 +148,9 @@ func (p *process) start() error {
 	if l.path, err = lookPath(p.spec.Path, getenv(l.env, "PATH")); err != nil {
 		return explain(err, p.spec.Path, l.dir)
 	}
+	if err := p.awaitProgram(l.path, dir); err != nil {
+		return err
+	}
 	files, err := p.stdio()
 	if err != nil {
 		return explain(err, "", "")
@@ -161,6 +164,10 @@ func (p *process) start() error {
 	if p.child, err = l.start(files[:], group); err != nil {
 		group.put()
 		return explain(err, l.path, l.dir)
+	}
+	if !p.local.arrived(p) {
+		p.child.abandon()
+		return terminal.ErrClosed
 	}
 	p.marked = p.tagLimit(mark)
 
@@ -194,6 +201,22 @@ func (p *process) start() error {
 	if p.ctx.Done() != nil {
 		p.killed = make(chan struct{})
 		p.keepAlive = context.AfterFunc(p.ctx, p.killByContext)
+	}
+	return nil
+}
+
+// awaitProgram waits until a program can be opened, in a way that ctx and Close end:
+// in an exec the kernel would hold a thread of the agent, which stops the whole agent
+// when the garbage collector wants all of them.
+func (p *process) awaitProgram(path, dir string) error {
+	for pause := time.Millisecond; busy(path, dir); pause = min(2*pause, 20*time.Millisecond) {
+		select {
+		case <-p.ctx.Done():
+			return context.Cause(p.ctx)
+		case <-p.local.ending:
+			return terminal.ErrClosed
+		case <-time.After(pause):
+		}
 	}
 	return nil
 }

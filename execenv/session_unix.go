@@ -337,9 +337,7 @@ func (l *Local) forget(p *process) {
 	if s := p.session; s != nil && s.place >= 0 {
 		l.roll.drop(s.place)
 	}
-	if l.leaked && len(l.live) == 0 {
-		go l.finish()
-	}
+	l.finishLate()
 }
 
 // settle notes that nothing is left of a process.

@@ -148,7 +148,7 @@ func explain(err error, path, dir string) error {
 		return because(ErrNotExecutable, err)
 	}
 	// The file itself is in order, so it is what it needs to run.
-	if name := interpreter(path); name != "" {
+	if name, _ := interpreter(path); name != "" {
 		return because(ErrBadInterpreter, fmt.Errorf("%s: %w", name, err))
 	}
 	if errno == syscall.EACCES { // a file system that is mounted noexec
@@ -168,25 +168,55 @@ func isReason(err error) bool {
 	return ok
 }
 
+// busy reports whether the kernel makes those wait who open a program, or what
+// interprets it: another process has a lease on it, and is asked to give it back.
+func busy(path, dir string) bool {
+	for range 5 {
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(dir, path)
+		}
+		var info unix.Stat_t
+		if unix.Stat(path, &info) != nil || info.Mode&unix.S_IFMT != unix.S_IFREG {
+			return false // the exec returns why
+		}
+		name, err := interpreter(path)
+		if err != nil || name == "" {
+			return errors.Is(err, unix.EWOULDBLOCK)
+		}
+		path = name
+	}
+	return false
+}
+
 // interpreter returns what the #! line of a script names, or "". It does not wait
 // for a file that is none, a FIFO, and opens no device.
-func interpreter(path string) string {
+func interpreter(path string) (string, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return ""
+		return "", err
 	}
 	defer unix.Close(fd)
-	line := make([]byte, 256)
-	n, _ := unix.Read(fd, line)
-	line, ok := bytes.CutPrefix(line[:max(n, 0)], []byte("#!"))
+	var buf [256]byte
+	n, _ := unix.Read(fd, buf[:])
+	line, ok := bytes.CutPrefix(buf[:max(n, 0)], []byte("#!"))
 	if !ok {
-		return ""
+		return "", nil
 	}
 	line, _, _ = bytes.Cut(line, []byte("\n"))
 	if words := strings.Fields(string(line)); len(words) > 0 {
-		return words[0]
+		return words[0], nil
 	}
-	return ""
+	return "", nil
+}
+
+// abandon ends a process that nobody wants, with all that it has started in its
+// group.
+func (c *child) abandon() {
+	c.group.kill()
+	c.signalGroup(unix.SIGKILL)
+	c.signal(unix.SIGKILL)
+	c.reap()
+	c.group.put()
 }
 
 // hungUp reports whether nobody holds the other end of a pipe or a terminal.
