@@ -219,12 +219,17 @@ func (in *input) isFD(pid, fd int) bool {
 	return err == nil && slices.Contains(in.links, link)
 }
 
-// asleep reports whether a process sleeps until something happens.
+// asleep reports whether all threads of a process sleep until something happens.
 func (p proc) asleep() bool {
-	var buf [512]byte
-	stat := readProcFile(p.pid, "stat", buf[:])
-	i := bytes.LastIndexByte(stat, ')')
-	return i >= 0 && bytes.HasPrefix(stat[i:], []byte(") S"))
+	tasks, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", p.pid))
+	for _, task := range tasks {
+		var buf [512]byte
+		stat := readProcFile(p.pid, "task/"+task.Name()+"/stat", buf[:])
+		if i := bytes.LastIndexByte(stat, ')'); i >= 0 && !bytes.HasPrefix(stat[i:], []byte(") S")) {
+			return false
+		}
+	}
+	return len(tasks) > 0
 }
 
 // parseSyscall parses /proc/PID/task/TID/syscall: the number and six arguments

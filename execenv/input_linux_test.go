@@ -210,24 +210,21 @@ func TestInputStateOfAnotherUser(t *testing.T) {
 		how  string
 		want terminal.State
 	}{{"", terminal.Waiting}, {"busy", terminal.Working}} {
-		spec := sh("stty -echo; exec " + rooted + " 3s " + c.how)
+		spec := sh("stty -echo; exec " + rooted + " 4s " + c.how)
 		spec.TTY = &execenv.TTY{Input: true}
 		spec.Env = execenv.Env{}.With(map[string]string{"EXECENV_TEST_PROGRAM": "rooted"})
 		r := start(t, newLocal(t, nil), spec)
 		r.until(t, "ready")
-		time.Sleep(100 * time.Millisecond)
-		// On a busy machine one that computes sleeps for a moment, too.
-		wrong := 0
-		for range 20 {
+		right := func() error {
 			state, e := r.InputState()
-			if state != c.want || (state == terminal.Waiting) != (e.Certainty == terminal.Likely && e.Secret) {
-				wrong++
-				t.Logf("%q: %v, %+v; want %v", c.how, state, e, c.want)
+			return errorf(state == c.want && (state == terminal.Waiting) == (e.Certainty == terminal.Likely && e.Secret), "%q: %v, %+v; want %v", c.how, state, e, c.want)
+		}
+		eventually(t, right) // it begins
+		for range 20 {
+			if err := right(); err != nil && r.Exit() == (terminal.Exit{}) {
+				t.Error(err)
 			}
 			time.Sleep(5 * time.Millisecond)
-		}
-		if wrong > 10 {
-			t.Errorf("%q: %d of 20 looks are wrong", c.how, wrong)
 		}
 		wait(t, r.Exited(), "the end")
 	}

@@ -42,7 +42,8 @@ import (
 // kernel sends SIGHUP to what it left in the foreground. A start marks all
 // descriptors of the agent above 2 as close-on-exec, whoever opened them, and
 // signals that the agent ignores are from then on handled by [os/signal] and
-// dropped, so that its processes do not ignore them.
+// dropped, so that its processes do not ignore them. On Linux the first start lowers
+// the agent's own RLIMIT_LOCKS to a number by which all that it forks is known.
 type Local struct {
 	opts   LocalOptions
 	mark   string // unique; see markName
