@@ -98,7 +98,7 @@ class Terminal {
     const bytes = Buffer.from(this.text);
     if (bytes.length <= limit) return;
     let start = bytes.length - limit;
-    while ((bytes[start] & 0xc0) === 0x80) start++;
+    while (!config.cuts && (bytes[start] & 0xc0) === 0x80) start++;
     this.text = bytes.toString("utf8", start);
     this.truncated = true;
   }

@@ -123,6 +123,28 @@ func TestPausedReading(t *testing.T) {
 	})
 }
 
+// A question whose card the client could not be shown, and that is cancelled, is about
+// a tool call all the same: that comes when the client reads on, before its end.
+func TestPausedReadingOfAQuestion(t *testing.T) {
+	each(t, ours, func(t *testing.T, k kind) {
+		s := scene{bare: true, display: true, args: []string{"--ask"}, habits: habits{Permit: "allow_once"}}
+		r := k.open(t, s)
+		r.order(order{Prompt: "bg -- while :; do printf '%20000s\\n' x; sleep 0.05; done"})
+		r.answered(1)
+		r.order(order{Pause: 4000})
+		time.Sleep(1500 * time.Millisecond) // its output fills the pipe
+		r.order(order{Prompt: "parallel\n!echo asked\n!echo as well"})
+		time.Sleep(time.Second)
+		r.order(order{Cancel: true})
+		t.Logf("answers: %q", r.answered(2)) // cancelled, unless all this took longer than the pause
+		r.order(order{Prompt: "!echo on"})
+		r.answered(3)
+		check(t, "the next", r.card("echo on").report.Output, "on\n")
+		r.ordered()
+		r.shut(s)
+	})
+}
+
 // ordered checks that each tool call came before its updates, and had one final
 // status; behind that comes only the output of a background command.
 func (r *rig) ordered() {
@@ -171,6 +193,15 @@ func TestKillOfTheShellOnly(t *testing.T) {
 			r.processes(r.mark, "no sleep", func(procs []string) bool {
 				return !slices.ContainsFunc(procs, func(p string) bool { return strings.HasPrefix(p, "sleep") })
 			})
+			r.order(order{Prompt: "bg -- (trap '' TERM; sleep 38; sleep 39); echo late"})
+			r.answered(3)
+			r.running(r.mark, "sleep 38")
+			r.order(order{Prompt: "kill t3"})
+			r.answered(4)
+			c = r.result("kill t3", terminal.Stopped, "")
+			if !strings.Contains(c.report.Error, "(sleep 38)") || c.report.Unknown {
+				t.Errorf("%s: unknown: %v, the error is %q, want the sleep named", signal, c.report.Unknown, c.report.Error)
+			}
 			r.shut(s)
 		}
 	})
@@ -495,5 +526,57 @@ func TestExitsOfWaitOnly(t *testing.T) {
 			"terminal/wait_for_exit": {"exitCode": nil, "signal": nil},
 		}}, prompts: []string{"!echo out"}})
 		check(t, "neither code nor signal", r.card("echo out").report.Outcome, terminal.Unknown)
+	})
+}
+
+// What a client does at the limit of an output: it begins inside a character, or is
+// said to be whole. Neither doubles or loses a character without a mark.
+func TestOutputsAtTheirLimit(t *testing.T) {
+	each(t, ours, func(t *testing.T, k kind) {
+		for name, h := range map[string]habits{
+			"cut in a character": {Cuts: true},
+			"said to be whole":   {Answers: map[string]map[string]any{"terminal/output": {"truncated": false}}},
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				const line = "i=10000; while [ $i -lt 18000 ]; do echo $i-é漢🙂; i=$((i+1)); [ $((i % 500)) = 0 ] && sleep 0.2; done; :"
+				s := scene{habits: h}
+				r := k.open(t, s)
+				r.order(order{Prompt: "bg -- " + line})
+				r.answered(1)
+				var out strings.Builder
+				var cursor int64
+				for n := 1; ; n++ { // as it comes: each page is of other snapshots
+					title := fmt.Sprintf("output t1 --since %d --wait %dms", cursor, 1000+n)
+					r.order(order{Prompt: title})
+					r.answered(n + 1)
+					c := r.card(title).report
+					out.WriteString(c.Output)
+					cursor = c.NextCursor
+					if c.Outcome != terminal.Running && !c.More {
+						check(t, "outcome", c.Outcome, terminal.Exited)
+						break
+					}
+				}
+				mark := strings.TrimSpace(terminal.GapMark)
+				next := 10000
+				for i, part := range strings.Split(out.String(), mark) {
+					lines := strings.Split(part, "\n")
+					for at, l := range lines {
+						n := 0
+						_, err := fmt.Sscanf(l, "%5d-é漢🙂", &n)
+						beside := i > 0 && at <= 1 || at >= len(lines)-2 // a mark, or the end
+						switch {
+						case err == nil && (n == next || beside && n > next):
+							next = n + 1
+						case err == nil || !beside:
+							t.Errorf("%q follows %d, and no mark says so", l, next-1)
+						}
+					}
+				}
+				check(t, "the next line", next, 18000)
+				r.shut(s)
+			})
+		}
 	})
 }

@@ -29,6 +29,7 @@ type habits struct {
 	SameIDs   bool   `json:"sameIds,omitempty"`   // an id comes again after its release
 	Drained   bool   `json:"drained,omitempty"`   // terminal/output gives only what is new
 	NoExit    bool   `json:"noExit,omitempty"`    // and no exitStatus
+	Cuts      bool   `json:"cuts,omitempty"`      // an output over its limit begins inside a character
 	Permit    string `json:"permit,omitempty"`    // the kind of the option that the user takes
 	Unread    bool   `json:"unread,omitempty"`    // nobody reads the agent's stderr
 	Link      int64  `json:"link,omitempty"`      // milliseconds that a message takes, in each direction
@@ -325,7 +326,7 @@ func (c *rawClient) create(req terminalCall) (map[string]any, error) {
 	if c.refuse {
 		return nil, errors.New(c.refusal())
 	}
-	t, err := newChild(req, c.dir, c.mark, c.habits.OpenInput)
+	t, err := newChild(req, c.dir, c.mark, c.habits)
 	if err != nil {
 		return nil, err
 	}
@@ -346,6 +347,7 @@ func (c *rawClient) create(req terminalCall) (map[string]any, error) {
 type child struct {
 	cmd    *exec.Cmd
 	limit  int
+	cuts   bool
 	exited chan struct{} // closed when cmd has been waited for
 
 	mu sync.Mutex
@@ -355,8 +357,8 @@ type child struct {
 	truncated bool
 }
 
-func newChild(req terminalCall, dir, mark string, openInput bool) (*child, error) {
-	t := &child{cmd: exec.Command(req.Command, req.Args...), limit: 1 << 20, exited: make(chan struct{})}
+func newChild(req terminalCall, dir, mark string, h habits) (*child, error) {
+	t := &child{cmd: exec.Command(req.Command, req.Args...), limit: 1 << 20, cuts: h.Cuts, exited: make(chan struct{})}
 	if req.OutputByteLimit != nil {
 		t.limit = *req.OutputByteLimit
 	}
@@ -375,7 +377,7 @@ func newChild(req terminalCall, dir, mark string, openInput bool) (*child, error
 	}
 	defer w.Close()
 	t.cmd.Stdout, t.cmd.Stderr = w, w
-	if openInput {
+	if h.OpenInput {
 		_, err = t.cmd.StdinPipe() // closed by Wait
 	}
 	if err = errors.Join(err, t.cmd.Start()); err != nil {
@@ -397,7 +399,11 @@ func (t *child) keep(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.text = append(t.text, p...)
-	if tail := text.Tail(t.text, t.limit); len(tail) < len(t.text) {
+	tail := text.Tail(t.text, t.limit)
+	if t.cuts {
+		tail = t.text[max(0, len(t.text)-t.limit):]
+	}
+	if len(tail) < len(t.text) {
 		t.read = max(0, t.read-(len(t.text)-len(tail)))
 		t.text, t.truncated = slices.Clone(tail), true
 	}
