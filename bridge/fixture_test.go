@@ -3,7 +3,9 @@ package bridge_test
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,6 +20,14 @@ import (
 	"github.com/termbridge/termbridge/terminal"
 	"github.com/termbridge/termbridge/terminal/memterm"
 )
+
+// full is the length that .ci/run gives the tests that count or last.
+var full = flag.Bool("full", false, "run the tests that count or last at full length")
+
+func TestMain(m *testing.M) {
+	flag.Set("test.parallel", "8") // tests that wait; the command line is parsed later
+	os.Exit(m.Run())
+}
 
 // A world is a fake client, an agent whose prompts are functions, and the local
 // side, all in fake time.

@@ -20,6 +20,10 @@ func TestFirehose(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("needs a POSIX shell")
 	}
+	timeout := time.Second
+	if *full {
+		timeout = 3 * time.Second
+	}
 	for _, k := range []kind{display, text} {
 		t.Run(string(k.presentation), func(t *testing.T) {
 			o := k.client
@@ -42,7 +46,7 @@ func TestFirehose(t *testing.T) {
 			start := time.Now()
 			s.Turn(t.Context(), func(ctx context.Context, turn *bridge.Turn) (acp.PromptResponse, error) {
 				call := turn.ToolCall(card("1"))
-				r, err := call.Exec(ctx, terminal.Command{Line: "yes", Timeout: 3 * time.Second})
+				r, err := call.Exec(ctx, terminal.Command{Line: "yes", Timeout: timeout})
 				runtime.GC()
 				runtime.ReadMemStats(&after)
 				if err != nil {

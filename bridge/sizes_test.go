@@ -66,11 +66,11 @@ func TestOutputThatLeavesNoRoom(t *testing.T) {
 // Hundreds of commands in one tool call, one after the other or all at once, have
 // one card that fits its lines: the later ones are shown, and how many are not.
 func TestHundredsOfCommandsInACall(t *testing.T) {
-	n := 460
-	if testing.Short() {
-		n = 200
-	}
 	for _, k := range kinds {
+		n := 460
+		if k.presentation == bridge.PresentClient && !*full {
+			n = 200 // each update names all its terminals
+		}
 		for _, size := range []int{0, 29_000} {
 			t.Run(fmt.Sprint(k.presentation, " ", size), func(t *testing.T) {
 				local := memterm.New(&memterm.Options{Programs: fakeconn.Programs(), MaxTerminals: 2 * n})
