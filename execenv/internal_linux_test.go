@@ -387,3 +387,20 @@ func TestLimitTags(t *testing.T) {
 		t.Errorf("after the end: %v", err)
 	}
 }
+
+// A write that was taken whole has no error, however soon the terminal is closed:
+// the program that gets its last key ends before the write has returned.
+func TestLastKeyIsWritten(t *testing.T) {
+	l := NewLocal(nil)
+	defer l.Close()
+	term, side, err := l.openTerminal(TTY{Input: true})
+	if err != nil {
+		t.Skip(err)
+	}
+	defer term.f.Close()
+	defer side.Close()
+	term.closed.Store(true)
+	if n, err := term.Write([]byte("q")); n != 1 || err != nil {
+		t.Errorf("%d bytes were written, %v", n, err)
+	}
+}

@@ -325,8 +325,7 @@ func (u user) presses(names ...string) {
 	if err != nil {
 		u.Fatal(err)
 	}
-	// A program may leave before the write of its last key has returned.
-	if _, err := u.term.WriteInput(u.Context(), keys); err != nil && !errors.Is(err, terminal.ErrEnded) {
+	if _, err := u.term.WriteInput(u.Context(), keys); err != nil { // also the last key of a program is written whole
 		u.Fatal(err)
 	}
 }
