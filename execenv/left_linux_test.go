@@ -631,7 +631,7 @@ func missed(args []string) {
 		fmt.Println(err)
 		os.Exit(1)
 	}
-	fmt.Println("pid", cmd.Process.Pid, "ready")
+	fmt.Println("pid", cmd.Process.Pid, "of", os.Getpid(), "ready")
 }
 
 // What is forked at the very instant at which its parent is tagged has the limit of
@@ -669,11 +669,14 @@ func TestForkedAtTheInstantOfATag(t *testing.T) {
 					r := start(t, l, spec)
 					pr.Close()
 					text := r.until(t, "ready")
-					var pid int
-					if _, err := fmt.Sscanf(text, "pid %d ready", &pid); err != nil {
+					var pid, parent int
+					if _, err := fmt.Sscanf(text, "pid %d of %d ready", &pid, &parent); err != nil {
 						t.Fatal(err)
 					}
 					defer syscall.Kill(pid, syscall.SIGKILL)
+					eventually(t, func() error { // until then it is known by that
+						return errorf(strings.Fields(stat(pid)[strings.LastIndex(stat(pid), ")")+1:])[1] != strconv.Itoa(parent), "it has its parent")
+					})
 					late := begin(pid) > begin(pidOf(r))+100 // seconds/100
 					pw.Close()
 					left := []terminal.Proc(nil)

@@ -159,8 +159,7 @@ func (l *Local) Command(ctx context.Context, spec Spec) Process {
 // goroutines. No process can be started any more: [terminal.ErrClosed]. What
 // could not be ended is reported as a [*terminal.LeakError]; so is a Start that the
 // kernel has held for [terminal.KillTimeout], whose process ends as soon as it has
-// begun. Later calls wait
-// for the first and return its result.
+// begun. Later calls wait for the first and return its result.
 func (l *Local) Close() error {
 	l.closing.Do(func() { l.result = l.close() })
 	return l.result
@@ -180,10 +179,9 @@ func (l *Local) close() error {
 		s.f.Close()
 	}
 	l.leaked = len(l.live)+len(l.late) > 0
-	leaked, null, dog, groups, roll := l.leaked, l.null, l.dog, l.groups, l.roll
+	leaked, dog, groups, roll := l.leaked, l.dog, l.groups, l.roll
 	l.mu.Unlock()
 	dog.dismiss()
-	null.Close()
 	roll.close()
 	groups.remove()
 	if l.subreaps {
@@ -256,11 +254,12 @@ func (l *Local) finishLate() {
 	}
 }
 
-// finish ends and joins the goroutines, once nothing runs any more.
+// finish ends and joins the goroutines, once nothing runs or starts any more.
 func (l *Local) finish() {
 	l.mu.Lock()
-	poller := l.poller
+	poller, null := l.poller, l.null
 	l.mu.Unlock()
+	null.Close() // a Start that the kernel held may have given it to its process
 	poller.close()
 	l.background.Wait()
 }
