@@ -178,10 +178,14 @@ func (l *Local) close() error {
 	for s := range l.drained {
 		s.f.Close()
 	}
-	l.leaked = len(l.live)+len(l.late) > 0
-	leaked, dog, groups, roll := l.leaked, l.dog, l.groups, l.roll
+	dog, groups, roll := l.dog, l.groups, l.roll
 	l.mu.Unlock()
-	dog.dismiss()
+	dog.dismiss() // which needs the poller, that forget and leave may end from here on
+
+	l.mu.Lock()
+	l.leaked = len(l.live)+len(l.late) > 0
+	leaked := l.leaked
+	l.mu.Unlock()
 	roll.close()
 	groups.remove()
 	if l.subreaps {

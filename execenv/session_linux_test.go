@@ -705,6 +705,23 @@ func children() (pids []string) {
 	return pids
 }
 
+// Close returns as soon as all has ended, and reaps the watchdog, also while the
+// last exits of many commands are still being noted.
+func TestCloseReapsTheWatchdog(t *testing.T) {
+	for range 30 {
+		l := execenv.NewLocal(nil)
+		for range 20 {
+			session(t, l, sh("exec sleep 60"))
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if pids := children(); len(pids) > 0 {
+			t.Fatalf("Close has left the children %q", pids)
+		}
+	}
+}
+
 // Waiting for processes costs no threads.
 func TestThreads(t *testing.T) {
 	threads := func() int {
