@@ -706,13 +706,25 @@ func children() (pids []string) {
 }
 
 // Close returns as soon as all has ended, and reaps the watchdog, also while the
-// last exits of many commands are still being noted.
+// exits of many commands, which their context has just killed, are being noted.
 func TestCloseReapsTheWatchdog(t *testing.T) {
 	for range 30 {
 		l := execenv.NewLocal(nil)
+		ctx, cancel := context.WithCancel(t.Context())
 		for range 20 {
-			session(t, l, sh("exec sleep 60"))
+			spec := sh("exec sleep 60")
+			spec.Group = true
+			p := l.Command(ctx, spec)
+			out, err := p.StdoutPipe()
+			if err == nil {
+				err = p.Start()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			deliver(t, out)
 		}
+		cancel()
 		if err := l.Close(); err != nil {
 			t.Fatal(err)
 		}

@@ -417,5 +417,15 @@ func (l *Local) stopAll(grace time.Duration) ([]terminal.Proc, error) {
 		}
 		p.release()
 	}
+	if len(left) == 0 { // what has ended is still to be noted
+		bound := time.After(terminal.KillTimeout)
+		for _, p := range held {
+			select {
+			case <-p.reaped:
+			case <-bound:
+				return nil, doubt
+			}
+		}
+	}
 	return describe(left), doubt
 }
