@@ -250,7 +250,7 @@ func (p *process) start() (err error) {
 	}
 	if err := p.e.enter(p); err != nil {
 		p.force(0)
-		<-p.over
+		p.abandon()
 		return err
 	}
 	select {
@@ -258,7 +258,7 @@ func (p *process) start() (err error) {
 	case <-p.over:
 	case <-ctx.Done():
 		p.StopTree(0)
-		<-p.over
+		p.abandon()
 		if !isClosed(p.begun) || p.refused != nil {
 			return context.Cause(ctx)
 		}
@@ -279,6 +279,14 @@ func (p *process) start() (err error) {
 		return fmt.Errorf("%s: %w", p.e.launcher.Name, ErrLost)
 	}
 	return p.e.explain(p.complaint(), &tailText{}, p.inner.Exit().String())
+}
+
+// abandon waits for the end of a process whose Start fails. Its outputs are read to
+// nowhere, since nobody has them yet.
+func (p *process) abandon() {
+	p.stdout.drop()
+	p.stderr.drop()
+	<-p.over
 }
 
 // complaint returns what the launcher wrote to its standard error. On a terminal
