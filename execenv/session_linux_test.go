@@ -222,10 +222,22 @@ func TestSurvivors(t *testing.T) {
 					r := start(t, l, spec)
 					r.until(t, "over")
 					wait(t, r.Exited(), "the exit does not wait for survivors")
+					mayMiss := c.name == "a daemon without an environment" && !(way == "cgroup" && hasCgroups(t))
+					unknown := false
 					eventually(t, func() error {
 						got := r.Survivors()
-						return errorf(len(got) == 1 && got[0].Command == nap, "survivors: %v, want %q", got, nap)
+						unknown = got == nil && mayMiss // it was forked at the instant of the tag
+						return errorf(unknown || len(got) == 1 && got[0].Command == nap, "survivors: %#v, want %q", got, nap)
 					})
+					if unknown {
+						if err := l.Close(); err == nil || !strings.Contains(err.Error(), "cannot tell") {
+							t.Errorf("Close: %v", err)
+						}
+						pid, _, _ := strings.Cut(alive(nap)[0], " ")
+						n, _ := strconv.Atoi(pid)
+						syscall.Kill(n, syscall.SIGKILL)
+						return
+					}
 					if err := r.Wait(); err != nil {
 						t.Errorf("Wait: %v", err)
 					}

@@ -166,9 +166,9 @@ func (r *rig) exits() terminal.Exit {
 			r.Fatal(got.err)
 		}
 		return got.exit
-	case <-time.After(5 * time.Second):
+	case <-time.After(20 * time.Second):
 		_ = r.process.Kill()
-		r.Fatalf("the agent did not exit within 5 s; stderr: %s", r.stderr)
+		r.Fatalf("the agent did not exit within 20 s; stderr: %s", r.stderr)
 	}
 	panic("unreachable")
 }

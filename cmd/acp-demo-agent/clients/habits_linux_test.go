@@ -267,10 +267,12 @@ func TestWrongTypes(t *testing.T) {
 			if o := c.report.Outcome; o != terminal.Exited && o != terminal.Unknown || o == terminal.Exited && *c.report.ExitCode != 0 {
 				t.Errorf("%s: %s, %v", name, o, c.report.ExitCode)
 			}
-			r.order(order{Prompt: "!exec sleep 300"})
-			r.running(r.mark, "sleep 300")
-			r.order(order{Cancel: true})
-			check(t, name+": answers", r.answered(2), []string{"end_turn", "cancelled"})
+			if h.Answers["terminal/output"]["exitStatus"] == nil { // else it says at once that the command has ended
+				r.order(order{Prompt: "!exec sleep 300"})
+				r.running(r.mark, "sleep 300")
+				r.order(order{Cancel: true})
+				check(t, name+": answers", r.answered(2), []string{"end_turn", "cancelled"})
+			}
 			r.shut(s)
 		}
 	})
