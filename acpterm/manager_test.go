@@ -338,6 +338,7 @@ func TestAnIDMayComeAgain(t *testing.T) {
 			term := f.start("true")
 			f.check(f.end(term), terminal.Exited, code(0))
 			id = acpterm.TerminalID(term)
+			synctest.Wait() // no client gives an id again before it has the release
 		}
 		if id != "again" {
 			f.Errorf("id %q", id)
