@@ -23,9 +23,12 @@ type absence struct {
 	heard  atomic.Bool         // output, since the last look
 	rests  atomic.Bool         // the timer is set to more than hangupQuiet
 
+	looks sync.Mutex // held by a look: output may call for the next one while it lasts
+	// guards following
+	pause time.Duration // until the next look
+
 	mu    sync.Mutex // guards timer while it rests
 	timer *time.Timer
-	pause time.Duration // until the next look; look's only
 }
 
 // hangupQuiet is how long a program may draw its screen.
@@ -68,6 +71,8 @@ func (a *absence) look() {
 		return
 	default:
 	}
+	a.looks.Lock()
+	defer a.looks.Unlock()
 	a.rests.Store(true)
 	if a.heard.Swap(false) || a.hangUp() {
 		a.pause = hangupQuiet
