@@ -62,13 +62,13 @@ func (m *Manager) sight(p peer, tag string) bool {
 	return p.client.saw(len(m.options.Host.Find(tag)) > 0)
 }
 
-// sweep ends what commands of the Manager have left behind on this host, and returns
-// what it could not end.
-func (m *Manager) sweep(grace time.Duration) []terminal.Proc {
+// sweep ends what the command with a tag, or all commands of the Manager, have left
+// behind on this host, and returns what it could not end.
+func (m *Manager) sweep(tag string, grace time.Duration) []terminal.Proc {
 	if m.tagged.Load() == 0 || m.peer.client.elsewhere() {
 		return nil
 	}
-	found, left := m.options.Host.End(m.tags, time.Now().Add(grace))
+	found, left := m.options.Host.End(tag, time.Now().Add(grace))
 	if len(found) > 0 {
 		m.options.Logger.Info("acpterm: the client has left processes behind; they were ended", "processes", names(found))
 	}

@@ -304,15 +304,58 @@ func TestARealClientThatKillsTheShellOnly(t *testing.T) {
 	if err := m.Close(); err != nil {
 		t.Error(err)
 	}
-	list, err := exec.Command("ps", "-eo", "args").Output()
-	if err != nil && !errors.Is(err, exec.ErrNotFound) {
-		t.Fatal(err)
-	}
-	for line := range strings.SplitSeq(string(list), "\n") {
-		for _, mine := range []string{"sleep 361", "sleep 0.362", "sleep 363"} {
-			if strings.TrimSpace(line) == mine {
-				t.Errorf("it runs on: %s", line)
-			}
+	for _, mine := range []string{"sleep 361", "sleep 0.362", "sleep 363"} {
+		if runs(t, mine) {
+			t.Errorf("it runs on: %s", mine)
 		}
 	}
+}
+
+// lateClient answers a create when it is told to.
+type lateClient struct {
+	*shellClient
+	created, answer chan struct{}
+}
+
+func (c *lateClient) CreateTerminal(ctx context.Context, p acp.CreateTerminalRequest) (acp.CreateTerminalResponse, error) {
+	resp, err := c.shellClient.CreateTerminal(ctx, p)
+	close(c.created)
+	<-c.answer
+	return resp, err
+}
+
+// A command whose terminal comes after its cancel is ended as a whole, too.
+func TestALateTerminalOfAClientThatKillsTheShellOnly(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("processes are found by a tag on Linux only in this test")
+	}
+	client := &lateClient{&shellClient{cmds: map[string]*shellCommand{}}, make(chan struct{}), make(chan struct{})}
+	m := acpterm.New(client, "s", &acpterm.Options{Dir: t.TempDir(), Host: execenv.Tagged{}})
+	defer m.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-client.created
+		for !runs(t, "sleep 364") {
+			time.Sleep(10 * time.Millisecond)
+		}
+		cancel()
+	}()
+	if _, err := m.Start(ctx, terminal.Command{Line: "sleep 364 | cat"}); !errors.Is(err, context.Canceled) {
+		t.Fatalf("Start: %v", err)
+	}
+	close(client.answer)
+	for deadline := time.Now().Add(30 * time.Second); runs(t, "sleep 364"); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it runs on")
+		}
+	}
+}
+
+// runs reports whether a process with that command line runs.
+func runs(t *testing.T, command string) bool {
+	list, err := exec.Command("ps", "-eo", "args").Output()
+	if err != nil && !errors.Is(err, exec.ErrNotFound) {
+		t.Error(err)
+	}
+	return slices.ContainsFunc(strings.Split(string(list), "\n"), func(line string) bool { return strings.TrimSpace(line) == command })
 }

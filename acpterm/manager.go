@@ -126,7 +126,7 @@ func (m *Manager) start(ctx context.Context, p peer, cmd terminal.Command, hooks
 	if err := m.reserve(ctx, p); err != nil {
 		return nil, err
 	}
-	r, err := m.create(ctx, p, req, hooks)
+	r, err := m.create(ctx, p, req, tag, hooks)
 	if err != nil {
 		m.unreserve()
 		return nil, err
@@ -175,6 +175,7 @@ func (m *Manager) unreserve() {
 // A creation is a terminal/create that the client has not answered.
 type creation struct {
 	peer   peer
+	tag    string // of its processes on this host, or ""
 	hooks  Hooks
 	sent   time.Time
 	answer chan created  // buffered: what came, if somebody still waits
@@ -192,8 +193,8 @@ type created struct {
 // create sends one terminal/create and waits for the answer within bounds. The
 // request itself cannot be taken back: the SDK forgets a request whose ctx has
 // ended, drops the late reply, and the terminal is lost.
-func (m *Manager) create(ctx context.Context, p peer, req acp.CreateTerminalRequest, hooks Hooks) (*release, error) {
-	c := &creation{peer: p, hooks: hooks, sent: time.Now(), answer: make(chan created, 1), over: make(chan struct{})}
+func (m *Manager) create(ctx context.Context, p peer, req acp.CreateTerminalRequest, tag string, hooks Hooks) (*release, error) {
+	c := &creation{peer: p, tag: tag, hooks: hooks, sent: time.Now(), answer: make(chan created, 1), over: make(chan struct{})}
 	m.mu.Lock()
 	if m.closed {
 		m.mu.Unlock()
@@ -264,6 +265,9 @@ func (m *Manager) answered(c *creation, resp acp.CreateTerminalResponse, err err
 		m.options.Logger.Info("acpterm: a terminal came too late and is released", "terminal", r.id, "after", time.Since(c.sent))
 		killed := call(p, r, p.conn.KillTerminal, acp.KillTerminalRequest{SessionId: p.session, TerminalId: r.id})
 		await(p, killed, terminal.KillTimeout)
+		if c.tag != "" {
+			m.sweep(c.tag, terminal.StopGrace)
+		}
 		if p.lost() { // maybe before the kill could be sent
 			p.abandon(r, false)
 		} else {
@@ -432,10 +436,10 @@ func (m *Manager) settleAll() error {
 	}
 	again.Wait()
 	if m.peer.lost() {
-		m.sweep(farewell)
+		m.sweep(m.tags, farewell)
 		return nil
 	}
-	return m.leaks(m.sweep(terminal.StopGrace))
+	return m.leaks(m.sweep(m.tags, terminal.StopGrace))
 }
 
 // leaks returns what is not settled as a *terminal.LeakError, or nil.
