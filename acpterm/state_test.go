@@ -128,7 +128,7 @@ func TestCancelWithoutTimeoutKills(t *testing.T) {
 		time.AfterFunc(time.Minute, cancel)
 		start := time.Now()
 		got, err := s.Exec(ctx, f.c.Conn(), string(f.session), "call", "hold partial", "/work", 0)
-		if !errors.Is(err, acpterm.ErrAborted) {
+		if !errors.Is(err, acpterm.ErrAborted) || !errors.Is(err, context.Canceled) {
 			f.Errorf("got %v, want ErrAborted", err)
 		}
 		if got == nil || got.Output != "partial" || got.ExitCode != nil {
@@ -146,10 +146,10 @@ func TestCancelledContextSendsNothing(t *testing.T) {
 	runState(t, func(f *fixture, s *acpterm.State) {
 		ctx, cancel := context.WithCancel(f.Context())
 		cancel()
-		if _, err := s.Exec(ctx, f.c.Conn(), string(f.session), "call", "true", "/work", 0); !errors.Is(err, acpterm.ErrAborted) {
+		if _, err := s.Exec(ctx, f.c.Conn(), string(f.session), "call", "true", "/work", 0); !errors.Is(err, acpterm.ErrAborted) || !errors.Is(err, context.Canceled) {
 			f.Errorf("Exec: %v, want ErrAborted", err)
 		}
-		if _, err := s.StartBackground(ctx, f.c.Conn(), string(f.session), "true", "/work", "call"); !errors.Is(err, acpterm.ErrAborted) {
+		if _, err := s.StartBackground(ctx, f.c.Conn(), string(f.session), "true", "/work", "call"); !errors.Is(err, acpterm.ErrAborted) || !errors.Is(err, context.Canceled) {
 			f.Errorf("StartBackground: %v, want ErrAborted", err)
 		}
 		f.count(create, 0)
@@ -162,7 +162,7 @@ func TestCancelDuringCreate(t *testing.T) {
 		f.c.Inject(fakeconn.Fault{Method: create, Reply: true, Delay: time.Minute})
 		ctx, cancel := context.WithTimeout(f.Context(), time.Second)
 		defer cancel()
-		if _, err := s.Exec(ctx, f.c.Conn(), string(f.session), "call", "sleep 1h", "/work", 0); !errors.Is(err, acpterm.ErrAborted) {
+		if _, err := s.Exec(ctx, f.c.Conn(), string(f.session), "call", "sleep 1h", "/work", 0); !errors.Is(err, acpterm.ErrAborted) || !errors.Is(err, context.DeadlineExceeded) {
 			f.Errorf("got %v, want ErrAborted", err)
 		}
 		time.Sleep(2 * time.Minute)
