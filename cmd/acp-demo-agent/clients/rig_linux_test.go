@@ -22,6 +22,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -49,20 +50,26 @@ func TestMain(m *testing.M) {
 
 var buildDir string
 
-// buildAgent builds the agent, and beside it the example quickstart, once.
+// buildAgent builds the agent, and beside it the example quickstart, once; the
+// example with the race detector if the tests have it.
 var buildAgent = sync.OnceValues(func() (path string, err error) {
 	if buildDir, err = os.MkdirTemp("", "acp-demo-agent"); err != nil {
 		return "", err
 	}
-	path = filepath.Join(buildDir, "acp-demo-agent")
 	local := execenv.NewLocal(nil)
-	out, err := local.Command(context.Background(), execenv.Spec{
-		Path: "go", Args: []string{"build", "-o", buildDir, "..", "../../../examples/quickstart"}, Env: execenv.Env{}.InheritSafe(),
-	}).CombinedOutput()
-	if err = errors.Join(err, local.Close()); err != nil {
-		err = fmt.Errorf("go build: %w\n%s", err, out)
+	build := func(args ...string) {
+		out, e := local.Command(context.Background(), execenv.Spec{
+			Path: "go", Args: append([]string{"build", "-o", buildDir}, args...), Env: execenv.Env{}.InheritSafe(),
+		}).CombinedOutput()
+		if e != nil {
+			err = errors.Join(err, fmt.Errorf("go build: %w\n%s", e, out))
+		}
 	}
-	return path, err
+	build("..")
+	info, ok := debug.ReadBuildInfo()
+	race := ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+	build(fmt.Sprint("-race=", race), "../../../examples/quickstart")
+	return filepath.Join(buildDir, "acp-demo-agent"), errors.Join(err, local.Close())
 })
 
 // nodePath is the Node that comes with the clients: acpx wants a newer one than
