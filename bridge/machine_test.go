@@ -182,3 +182,23 @@ func TestWhatReachesCommands(t *testing.T) {
 		}
 	}
 }
+
+// Options.Shell runs the lines, at the client and here; a command's own Shell wins.
+func TestShellOfABridge(t *testing.T) {
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		if os.Getenv("TERMBRIDGE_REAL") != "" {
+			t.Fatal(err)
+		}
+		t.Skip("bash is missing")
+	}
+	for _, c := range []struct{ shell, line, want string }{
+		{"", `a=(x y); echo "${a[1]}" &>/dev/stdout; echo "$0"`, "y\n" + bash + "\n"},
+		{"/bin/sh", `echo "$0"`, "/bin/sh\n"},
+	} {
+		onMachine(t, &bridge.Options{Shell: bash}, func(t *testing.T, k kind, run func(terminal.Command) (*bridge.Result, fakeconn.Card)) {
+			r, _ := run(terminal.Command{Line: c.line, Shell: c.shell})
+			check(t, "the output", r.Output, c.want)
+		})
+	}
+}
