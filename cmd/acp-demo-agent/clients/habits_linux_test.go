@@ -278,6 +278,32 @@ func TestWrongTypes(t *testing.T) {
 	})
 }
 
+// A prompt with a link or a mention in its line is not run in part.
+func TestPromptWithALink(t *testing.T) {
+	each(t, ours, func(t *testing.T, k kind) {
+		text := func(s string) any { return map[string]any{"type": "text", "text": s} }
+		link := map[string]any{"type": "resource_link", "name": "f", "uri": "file:///f"}
+		web := map[string]any{"type": "resource_link", "name": "w", "uri": "https://localhost/w"}
+		s := scene{}
+		r := k.open(t, s)
+		for i, prompt := range [][]any{{text("!echo part "), web}, {text("!echo part "), link, text("; echo rest")}, {link, text("!echo part")}} {
+			r.order(order{Method: "session/prompt", Params: map[string]any{"prompt": prompt}})
+			r.until("an answer", func(wire []message) bool { return len(answers(wire)) == i+1 })
+		}
+		r.order(order{Prompt: "!echo whole"})
+		r.until("an answer", func(wire []message) bool { return len(answers(wire)) == 4 })
+		r.result("echo whole", terminal.Exited, "whole\n")
+		r.mu.Lock()
+		for _, m := range r.wire {
+			if m.from == "agent" && m.Method == "terminal/create" && !strings.Contains(m.raw, "echo whole") {
+				t.Errorf("the agent ran %s", m.raw)
+			}
+		}
+		r.mu.Unlock()
+		r.shut(s)
+	})
+}
+
 // A log that nobody reads blocks nothing: not a prompt, not Stop.
 func TestUnreadLog(t *testing.T) {
 	each(t, ours, func(t *testing.T, k kind) {
