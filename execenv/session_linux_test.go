@@ -93,7 +93,6 @@ func TestStopTree(t *testing.T) {
 				{"without an environment, a child in another session", "env -i setsid NAP & wait", nil, 1, false},
 			} {
 				t.Run(c.name, func(t *testing.T) {
-					t.Parallel()
 					l := newLocal(t, opts)
 					nap := nap()
 					spec := sh(strings.ReplaceAll(c.script, "NAP", nap))
