@@ -137,13 +137,9 @@ func (m *Manager) start(ctx context.Context, p peer, cmd terminal.Command, hooks
 }
 
 // reserve takes a slot for a command that is about to start.
-func (m *Manager) reserve(ctx context.Context, p peer) (err error) {
-	if m.options.WaitForSlot {
-		err = shelf.AwaitSlot(ctx, m.closing, p.gone, func() (<-chan struct{}, error) { return m.tryReserve(p) })
-	} else {
-		_, err = m.tryReserve(p)
-	}
-	if err != nil {
+func (m *Manager) reserve(ctx context.Context, p peer) error {
+	try := func() (<-chan struct{}, error) { return m.tryReserve(p) }
+	if err := shelf.TakeSlot(ctx, m.options.WaitForSlot, m.closing, p.gone, try); err != nil {
 		return fmt.Errorf("acpterm: %w", err)
 	}
 	return nil

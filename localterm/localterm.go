@@ -254,11 +254,7 @@ func (m *Manager) start(ctx context.Context, cmd terminal.Command) (*term, error
 
 // reserve takes a slot for a command, and counts it in wg.
 func (m *Manager) reserve(ctx context.Context) error {
-	if m.opts.WaitForSlot {
-		return shelf.AwaitSlot(ctx, m.ending, nil, m.tryReserve)
-	}
-	_, err := m.tryReserve()
-	return err
+	return shelf.TakeSlot(ctx, m.opts.WaitForSlot, m.ending, nil, m.tryReserve)
 }
 
 func (m *Manager) tryReserve() (freed <-chan struct{}, err error) {

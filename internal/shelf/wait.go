@@ -24,14 +24,14 @@ func (s *Shelf[T]) Freed() <-chan struct{} {
 	return s.waiting
 }
 
-// AwaitSlot calls reserve, which locks what guards a Shelf and returns what Reserve
-// and Freed do, until there is a slot, or another error. It waits until ctx ends,
-// whose Cause it returns, and calls reserve again when one of the other two does,
-// which says why then; nil ones never end.
-func AwaitSlot(ctx context.Context, closing, gone <-chan struct{}, reserve func() (freed <-chan struct{}, err error)) error {
+// TakeSlot calls reserve, which locks what guards a Shelf and returns what Reserve
+// and Freed do; with wait, until there is a slot, or another error. It waits until
+// ctx ends, whose Cause it returns, and calls reserve again when one of the other two
+// does, which says why then; nil ones never end.
+func TakeSlot(ctx context.Context, wait bool, closing, gone <-chan struct{}, reserve func() (freed <-chan struct{}, err error)) error {
 	for {
 		freed, err := reserve()
-		if !errors.Is(err, terminal.ErrTooMany) {
+		if !wait || !errors.Is(err, terminal.ErrTooMany) {
 			return err
 		}
 		select {

@@ -12,7 +12,7 @@ import (
 
 // Whoever waits for a slot asks again when one is given back, when the manager closes
 // and when its other end is gone; the end of the context ends the wait.
-func TestAwaitSlot(t *testing.T) {
+func TestTakeSlot(t *testing.T) {
 	ended := make(chan struct{})
 	close(ended)
 	gone := errors.New("gone")
@@ -31,7 +31,7 @@ func TestAwaitSlot(t *testing.T) {
 		"ctx":     {over, nil, nil, nil, 1},
 	} {
 		asked := 0
-		err := shelf.AwaitSlot(c.ctx, c.closing, c.lost, func() (<-chan struct{}, error) {
+		err := shelf.TakeSlot(c.ctx, true, c.closing, c.lost, func() (<-chan struct{}, error) {
 			if asked++; asked == 1 {
 				return c.freed, terminal.ErrTooMany
 			}

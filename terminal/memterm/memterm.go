@@ -221,11 +221,7 @@ func (m *Manager) start(ctx context.Context, cmd terminal.Command) (*term, error
 
 // reserve takes a slot for a command that is about to start.
 func (m *Manager) reserve(ctx context.Context) error {
-	if m.opts.WaitForSlot {
-		return shelf.AwaitSlot(ctx, m.closing, nil, m.tryReserve)
-	}
-	_, err := m.tryReserve()
-	return err
+	return shelf.TakeSlot(ctx, m.opts.WaitForSlot, m.closing, nil, m.tryReserve)
 }
 
 func (m *Manager) tryReserve() (freed <-chan struct{}, err error) {
