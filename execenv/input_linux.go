@@ -124,9 +124,8 @@ func (s *session) foreground() []proc {
 
 // children returns the children of a process, or nothing.
 func children(pid int) (pids []int) {
-	tasks, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
-	for _, task := range tasks {
-		data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/children", pid, task.Name()))
+	for _, task := range tasks(pid) {
+		data, _ := os.ReadFile(task + "/children")
 		for field := range strings.FieldsSeq(string(data)) {
 			if n, err := strconv.Atoi(field); err == nil {
 				pids = append(pids, n)
@@ -134,6 +133,16 @@ func children(pid int) (pids []int) {
 		}
 	}
 	return pids
+}
+
+// tasks returns the directories of the threads of a process, or nothing.
+func tasks(pid int) (dirs []string) {
+	dir := fmt.Sprintf("/proc/%d/task/", pid)
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		dirs = append(dirs, dir+e.Name())
+	}
+	return dirs
 }
 
 // evidence looks at each thread of a process.
@@ -147,10 +156,9 @@ func (in *input) evidence(p proc) terminal.Evidence {
 			Secret: in.lines && !in.echo, Proc: p.describe(),
 		}
 	}
-	tasks, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", p.pid))
 	reads, waits := false, false
-	for _, task := range tasks {
-		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/syscall", p.pid, task.Name()))
+	for _, task := range tasks(p.pid) {
+		data, err := os.ReadFile(task + "/syscall")
 		switch {
 		case errors.Is(err, fs.ErrPermission):
 			if in.lines && !in.echo && p.asleep() {
@@ -221,15 +229,15 @@ func (in *input) isFD(pid, fd int) bool {
 
 // asleep reports whether all threads of a process sleep until something happens.
 func (p proc) asleep() bool {
-	tasks, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", p.pid))
-	for _, task := range tasks {
+	threads := tasks(p.pid)
+	for _, task := range threads {
 		var buf [512]byte
-		stat := readProcFile(p.pid, "task/"+task.Name()+"/stat", buf[:])
+		stat, _ := readFile(task+"/stat", buf[:])
 		if i := bytes.LastIndexByte(stat, ')'); i >= 0 && !bytes.HasPrefix(stat[i:], []byte(") S")) {
 			return false
 		}
 	}
-	return len(tasks) > 0
+	return len(threads) > 0
 }
 
 // parseSyscall parses /proc/PID/task/TID/syscall: the number and six arguments

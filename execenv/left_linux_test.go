@@ -642,11 +642,12 @@ func TestForkedAtTheInstantOfATag(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	begin := func(pid int) int {
-		fields := strings.Fields(stat(pid)[strings.LastIndex(stat(pid), ")")+1:])
-		n, _ := strconv.Atoi(fields[19])
+	field := func(pid, i int) int { // of /proc/PID/stat, from the state on
+		line := stat(pid)
+		n, _ := strconv.Atoi(strings.Fields(line[strings.LastIndex(line, ")")+1:])[i])
 		return n
 	}
+	begin := func(pid int) int { return field(pid, 19) }
 	for _, env := range []string{"", "PATH=/usr/bin:/bin"} {
 		for _, end := range []string{"stop", "natural"} {
 			t.Run(env+end, func(t *testing.T) {
@@ -675,7 +676,7 @@ func TestForkedAtTheInstantOfATag(t *testing.T) {
 					}
 					defer syscall.Kill(pid, syscall.SIGKILL)
 					eventually(t, func() error { // until then it is known by that
-						return errorf(strings.Fields(stat(pid)[strings.LastIndex(stat(pid), ")")+1:])[1] != strconv.Itoa(parent), "it has its parent")
+						return errorf(field(pid, 1) != parent, "it has its parent")
 					})
 					late := begin(pid) > begin(pidOf(r))+100 // seconds/100
 					pw.Close()

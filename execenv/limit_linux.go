@@ -121,6 +121,12 @@ func limitOf(pid int) (limit unix.Rlimit, err error) {
 	return limit, nil
 }
 
+// procfsShown returns what looks, once and not before it is asked, whether /proc is
+// ours.
+func procfsShown() func() bool {
+	return sync.OnceValue(func() bool { return ownProcfs() == nil })
+}
+
 // tagLimit puts the limit tag on a process that has just started, and on what it
 // may have forked before. It reports whether nothing can have escaped: what has
 // then a new id, and either a parent in the tree, or one that adopts orphans.
@@ -136,7 +142,7 @@ func (p *process) tagLimit(mark string) (all bool) {
 	const most = 1000
 	all = true
 	ours := map[int]bool{pid: true}
-	shown := sync.OnceValue(func() bool { return ownProcfs() == nil })
+	shown := procfsShown()
 	for last := pid; ; {
 		now := lastPID()
 		if now == 0 && !shown() {
@@ -176,7 +182,7 @@ func (p *process) tagLimit(mark string) (all bool) {
 // alone reports whether no process lives that p has started, which has just exited.
 func (p *process) alone() bool {
 	const most = 500
-	shown := sync.OnceValue(func() bool { return ownProcfs() == nil })
+	shown := procfsShown()
 	for last := p.child.pid; ; {
 		now := lastPID()
 		if !p.marked || now < last || now-p.child.pid > most {

@@ -67,6 +67,13 @@ func hasCgroups(t *testing.T) bool {
 	return strings.Contains(r.rest(t), "/termbridge-")
 }
 
+// kill kills a process that alive has found.
+func kill(found string) {
+	pid, _, _ := strings.Cut(found, " ")
+	n, _ := strconv.Atoi(pid)
+	syscall.Kill(n, syscall.SIGKILL)
+}
+
 // Whatever a process does to get away, StopTree ends it.
 func TestStopTree(t *testing.T) {
 	need(t, "setsid", "nohup", "bash")
@@ -155,9 +162,7 @@ func TestStopTreeOfADaemonWithoutEnvironment(t *testing.T) {
 					if way == "cgroup" && hasCgroups(t) || len(naps) != 1 || err == nil || !strings.Contains(err.Error(), "cannot tell") {
 						t.Fatalf("left: %#v, alive: %q, Close: %v", left, naps, err)
 					}
-					pid, _, _ := strings.Cut(naps[0], " ")
-					n, _ := strconv.Atoi(pid)
-					syscall.Kill(n, syscall.SIGKILL)
+					kill(naps[0])
 					t.Log(err)
 				}
 				t.Error("20 times it was not known whose the daemon was")
@@ -232,9 +237,7 @@ func TestSurvivors(t *testing.T) {
 						if err := l.Close(); err == nil || !strings.Contains(err.Error(), "cannot tell") {
 							t.Errorf("Close: %v", err)
 						}
-						pid, _, _ := strings.Cut(alive(nap)[0], " ")
-						n, _ := strconv.Atoi(pid)
-						syscall.Kill(n, syscall.SIGKILL)
+						kill(alive(nap)[0])
 						return
 					}
 					if err := r.Wait(); err != nil {

@@ -13,7 +13,8 @@ import (
 // as the command wrote it. It neither needs nor moves a position. No page begins or ends inside of an escape sequence, a CR LF or a
 // character, wherever cursor lies, and one that is full ends behind a whole line
 // if there is one. Fit returns how many bytes of a text, its start, fit a page; nil
-// is for all that fits a read of the terminal. A sequence whose end is still missing is left for the next page.
+// is for all that fits a read of the terminal. A sequence whose end is still missing
+// is left for the next page.
 //
 // Text is longer than a page only where the terminal does not tell the cursor of its end; the
 // next page follows all of it then.

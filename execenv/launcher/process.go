@@ -284,9 +284,14 @@ func (p *process) start() (err error) {
 // abandon waits for the end of a process whose Start fails. Its outputs are read to
 // nowhere, since nobody has them yet.
 func (p *process) abandon() {
+	p.drop()
+	<-p.over
+}
+
+// drop ends both outputs.
+func (p *process) drop() {
 	p.stdout.drop()
 	p.stderr.drop()
-	<-p.over
 }
 
 // complaint returns what the launcher wrote to its standard error. On a terminal
@@ -556,8 +561,7 @@ func (p *process) Wait() error {
 	if p.watch != nil {
 		p.watch()
 	}
-	p.stdout.drop()
-	p.stderr.drop()
+	p.drop()
 	if p.stdin != nil {
 		p.stdin.Close()
 	}
