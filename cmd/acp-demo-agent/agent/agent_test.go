@@ -510,6 +510,19 @@ func TestPolicyLocal(t *testing.T) {
 	})
 }
 
+// The command of a line names the shell that was chosen, as its card shows.
+func TestShell(t *testing.T) {
+	const shell = "/no/such/shell"
+	for _, k := range kinds {
+		t.Run(string(k.presentation), func(t *testing.T) {
+			with(t, k, &agent.Options{Shell: shell}, func(f *fixture) {
+				card, _ := f.one("!echo x")
+				check(f.T, "rawInput", card.RawInput.(map[string]any)["shell"], any(shell))
+			})
+		})
+	}
+}
+
 func TestCancel(t *testing.T) {
 	eachKind(t, func(f *fixture, _ bridge.Presentation) {
 		_, kept := f.one("bg -- sleep 100h")
