@@ -232,7 +232,7 @@ func TestForeground(t *testing.T) {
 		c = r.result(words, terminal.Exited, `<a b><$HOME><*><><it's>`)
 		check(t, "exit code", c.report.ExitCode, new(0))
 		check(t, "status", c.status, "completed")
-		check(t, "answers", answers(r.wire), []string{"end_turn"})
+		check(t, "answers", answers(r.messages()), []string{"end_turn"})
 		check(t, "exit of the client", r.exit.String(), "exit code 0")
 		t.Logf("create answered in %v, release in %v", r.latencies("terminal/create"), r.latencies("terminal/release"))
 	})
@@ -275,7 +275,7 @@ func TestCancel(t *testing.T) {
 			},
 		})
 		r.result(line, terminal.Cancelled, "deploying\n")
-		check(t, "answers", answers(r.wire), []string{"cancelled"})
+		check(t, "answers", answers(r.messages()), []string{"cancelled"})
 		if _, err := os.Stat(filepath.Join(r.dir, "never")); err == nil {
 			t.Error("the line after the cancelled one ran")
 		}
@@ -298,7 +298,7 @@ func TestCancelEarly(t *testing.T) {
 			},
 		})
 		check(t, "outcome", r.card(line).report.Outcome, terminal.Cancelled)
-		check(t, "answers", answers(r.wire), []string{"cancelled"})
+		check(t, "answers", answers(r.messages()), []string{"cancelled"})
 	})
 }
 

@@ -339,7 +339,7 @@ func TestPermission(t *testing.T) {
 				check(t, permit+": outcome", c.report.Outcome, want)
 				check(t, permit+": answers", stops, []string{"end_turn"})
 			}
-			for _, m := range r.wire {
+			for _, m := range r.messages() {
 				if m.Method != "session/request_permission" {
 					continue
 				}

@@ -364,10 +364,7 @@ func (r *rig) until(what string, want func(wire []message) bool) {
 		select {
 		case <-changed:
 		case <-r.exited:
-			r.mu.Lock()
-			wire = r.wire
-			r.mu.Unlock()
-			if !want(wire) {
+			if !want(r.messages()) {
 				r.Fatalf("%s: the client exited (%s) and it never came", what, r.exit)
 			}
 			return
@@ -375,6 +372,13 @@ func (r *rig) until(what string, want func(wire []message) bool) {
 			r.Fatalf("%s: not within %v", what, patience)
 		}
 	}
+}
+
+// messages returns the wire so far.
+func (r *rig) messages() []message {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.wire
 }
 
 // answers returns the answers to the prompts so far.
