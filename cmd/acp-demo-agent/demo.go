@@ -25,6 +25,7 @@ import (
 	"github.com/termbridge/termbridge/bridge"
 	"github.com/termbridge/termbridge/cmd/acp-demo-agent/agent"
 	"github.com/termbridge/termbridge/execenv"
+	"github.com/termbridge/termbridge/internal/version"
 	"github.com/termbridge/termbridge/localterm"
 	"github.com/termbridge/termbridge/terminal"
 )
@@ -262,7 +263,7 @@ func (p *player) session(ctx context.Context) error {
 	}
 	_, err := p.conn.Initialize(ctx, acp.InitializeRequest{
 		ProtocolVersion:    acp.ProtocolVersionNumber,
-		ClientInfo:         &acp.Implementation{Name: "acp-demo-client", Version: buildVersion()},
+		ClientInfo:         &acp.Implementation{Name: "acp-demo-client", Version: version.String()},
 		ClientCapabilities: capabilities,
 	})
 	if err != nil {

@@ -21,8 +21,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
-	"runtime"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"syscall"
@@ -34,6 +32,7 @@ import (
 	"github.com/termbridge/termbridge/execenv"
 	"github.com/termbridge/termbridge/execenv/launcher"
 	"github.com/termbridge/termbridge/internal/logqueue"
+	"github.com/termbridge/termbridge/internal/version"
 )
 
 const usage = `usage: acp-demo-agent [flags]         speak ACP on standard input and output
@@ -110,12 +109,12 @@ func run(args []string) int {
 		return err
 	})
 	logFile := fs.String("log", "", "")
-	version := fs.Bool("version", false, "")
+	showVersion := fs.Bool("version", false, "")
 	if status, done := parse(fs, args, usage); done {
 		return status
 	}
-	if *version {
-		fmt.Printf("acp-demo-agent %s %s %s/%s\n", buildVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	if *showVersion {
+		fmt.Println(version.Line("acp-demo-agent"))
 		return exitOK
 	}
 	logger, closeLog, err := openLog(*logFile)
@@ -136,7 +135,7 @@ func run(args []string) int {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
 	err = agent.Serve(ctx, os.Stdin, os.Stdout, &agent.Options{
-		Policy: policy, Shell: *shell, Ask: *ask, StateDir: stateDir, Profiles: profiles, Version: buildVersion(), Logger: logger,
+		Policy: policy, Shell: *shell, Ask: *ask, StateDir: stateDir, Profiles: profiles, Version: version.String(), Logger: logger,
 	})
 	if err != nil {
 		if *logFile != "" {
@@ -258,13 +257,6 @@ func openLog(file string) (l *slog.Logger, close func(), err error) {
 		logqueue.Flush(l)
 		_ = f.Close()
 	}, nil
-}
-
-func buildVersion() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "(devel)"
 }
 
 // endSignals returns the signals that end this program in good order: SIGHUP as

@@ -21,9 +21,11 @@ import (
 	"github.com/termbridge/termbridge/execenv"
 	"github.com/termbridge/termbridge/execenv/execenvtest"
 	"github.com/termbridge/termbridge/execenv/launcher"
+	"github.com/termbridge/termbridge/internal/version"
 )
 
 var usage = `usage: termbridge check-env [flags] SPEC…
+       termbridge --version
 
 Runs commands in each environment as an agent would, compares what happens with
 what must happen, and prints a table. It leaves nothing there. The exit status is
@@ -56,6 +58,10 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	if len(args) == 1 && args[0] == "--version" {
+		fmt.Fprintln(stdout, version.Line("termbridge"))
+		return exitOK
+	}
 	if len(args) == 0 || args[0] != "check-env" {
 		out, status := stderr, exitUsage
 		if len(args) == 1 && (args[0] == "--help" || args[0] == "-h" || args[0] == "help") {

@@ -57,3 +57,10 @@ func TestUsage(t *testing.T) {
 		}
 	}
 }
+
+func TestVersion(t *testing.T) {
+	status, out, _ := output(t, "--version")
+	if status != exitOK || !regexp.MustCompile(`^termbridge \S+ go1\.\S+ \w+/\w+\n$`).MatchString(out) {
+		t.Errorf("status %d, %q", status, out)
+	}
+}
