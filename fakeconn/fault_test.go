@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -241,6 +244,26 @@ func TestCloseReportsGoroutinesOfTheAgent(t *testing.T) {
 		}
 		close(leak)
 	})
+}
+
+func TestCloseReportsNoGoroutineOfTheProcess(t *testing.T) {
+	// The first Notify of a process starts a goroutine that nothing ends.
+	c := fakeconn.New(&fakeconn.Options{Agent: newAgent(func(context.Context, *agent, acp.SessionId, string) error {
+		seen := make(chan os.Signal, 1)
+		signal.Notify(seen, syscall.SIGHUP)
+		signal.Stop(seen)
+		return nil
+	})})
+	id, err := c.NewSession(t.Context(), "/work")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Prompt(t.Context(), id, "go"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
 }
 
 // closer is an agent that has something to close.

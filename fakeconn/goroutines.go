@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/pprof"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -66,15 +67,20 @@ func join(label string) error {
 	}
 }
 
-// withLabel returns the stacks of the goroutines with a label, but for one that
-// closes the Client itself.
+// ofTheProcess are goroutines that may carry a label and are not the connection's:
+// one that closes the Client itself, and that of os/signal, which the process's first
+// Notify starts and nothing ends.
+var ofTheProcess = []string{"fakeconn.(*Client).Close", "os/signal.loop"}
+
+// withLabel returns the stacks of the goroutines with a label.
 func withLabel(label string) []string {
 	var b bytes.Buffer
 	pprof.Lookup("goroutine").WriteTo(&b, 1)
 	want := fmt.Sprintf("%q:%q", labelName, label)
 	var stacks []string
 	for stack := range strings.SplitSeq(b.String(), "\n\n") {
-		if strings.Contains(stack, want) && !strings.Contains(stack, "fakeconn.(*Client).Close") {
+		exempt := func(name string) bool { return strings.Contains(stack, name) }
+		if strings.Contains(stack, want) && !slices.ContainsFunc(ofTheProcess, exempt) {
 			stacks = append(stacks, stack)
 		}
 	}
