@@ -30,11 +30,13 @@ import (
 	"github.com/termbridge/termbridge/terminal"
 )
 
-const demoUsage = `usage: acp-demo-agent demo
+const demoUsage = `usage: acp-demo-agent demo [--record FILE]
 
 Plays a short story on the screen: this program starts itself as an ACP agent
 and is its client, first with terminals, then with display-only terminals, then
 with plain text. Nothing outside of it is needed, and nothing of it is left.
+
+  --record FILE  also write it to FILE, with colours, as an asciicast v2
 `
 
 // demoBound is far more than the demo takes.
@@ -76,6 +78,7 @@ type row struct {
 func runDemo(args []string) int {
 	fs := newFlags("acp-demo-agent demo")
 	sabotage := fs.String("break", "", "")
+	record := fs.String("record", "", "")
 	if status, done := parse(fs, args, demoUsage); done {
 		return status
 	}
@@ -94,9 +97,20 @@ func runDemo(args []string) int {
 
 	_, noColor := os.LookupEnv("NO_COLOR")
 	width, isTerminal := terminalWidth(os.Stdout)
+	width = columns(width)
 	out := &output{w: os.Stdout}
+	var drawn io.Writer = out
+	var recorded *recording
+	if *record != "" {
+		var err error
+		if recorded, err = newRecording(*record, width); err != nil {
+			fmt.Fprintf(os.Stderr, "%s: %v\n", fs.Name(), err)
+			return exitUsage
+		}
+		drawn = io.MultiWriter(recorded, out)
+	}
 	d := &demo{
-		screen:   newScreen(out, width, !noColor && isTerminal),
+		screen:   newScreen(drawn, width, !noColor && (isTerminal || recorded != nil)),
 		sabotage: *sabotage,
 	}
 	d.screen.line(plain, "An ACP agent runs shell commands, and this program is its client, too.")
@@ -111,7 +125,14 @@ func runDemo(args []string) int {
 			break
 		}
 	}
-	if !d.sum() || failed {
+	failed = !d.sum() || failed
+	if recorded != nil {
+		if err := recorded.Close(); err != nil {
+			fmt.Fprintf(os.Stderr, "%s: %v\n", fs.Name(), err)
+			failed = true
+		}
+	}
+	if failed {
 		return exitFailed
 	}
 	if out.err != nil {

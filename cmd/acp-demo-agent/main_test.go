@@ -21,6 +21,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/coder/acp-go-sdk"
+	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/termbridge/termbridge/acphost"
@@ -477,7 +478,8 @@ func TestDemoOnATerminal(t *testing.T) {
 			t.Parallel()
 			manager := localterm.New(nil)
 			defer manager.Close()
-			cmd := terminal.Command{Args: []string{"acp-demo-agent", "demo"}, TTY: true, Size: terminal.Size{Rows: 24, Cols: tt.columns}}
+			cast := filepath.Join(t.TempDir(), "demo.cast")
+			cmd := terminal.Command{Args: []string{"acp-demo-agent", "demo", "--record", cast}, TTY: true, Size: terminal.Size{Rows: 24, Cols: tt.columns}}
 			if tt.noColor {
 				cmd.Env = map[string]string{"NO_COLOR": "1"}
 			}
@@ -511,6 +513,15 @@ func TestDemoOnATerminal(t *testing.T) {
 			for _, want := range []string{" t3 │ got hello", "│ compiling 3 of 3", "0 terminals leaked, 0 processes left"} {
 				if !strings.Contains(text, want) {
 					t.Errorf("no %q in\n%s", want, text)
+				}
+			}
+			recorded := played(t, cast) // a player's terminal needs a CR in front of each LF, ours adds none
+			if diff := cmp.Diff(out.String(), strings.ReplaceAll(recorded.text, "\r\n", "\n")); diff != "" || recorded.Width != tt.uses+2 {
+				t.Errorf("the recording of %d columns is not what the terminal showed:\n%s", recorded.Width, diff)
+			} else if tt.columns == 80 {
+				want := story(played(t, "../../docs/demo.cast").text)
+				if diff := cmp.Diff(want, story(recorded.text)); diff != "" {
+					t.Errorf("the picture of the README tells another story; make it again (docs/demo-agent.md):\n%s", diff)
 				}
 			}
 		})

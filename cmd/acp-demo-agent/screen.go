@@ -45,8 +45,12 @@ type drawn struct {
 	id        string // of its command, if that runs in the background
 }
 
+// columns returns the screen's, for a terminal of so many, or 0.
+func columns(terminal int) int {
+	return min(max(cmp.Or(terminal, defaultColumns), minColumns), maxColumns)
+}
+
 func newScreen(w io.Writer, columns int, color bool) *screen {
-	columns = min(max(cmp.Or(columns, defaultColumns), minColumns), maxColumns)
 	return &screen{w: w, width: columns - 2, color: color, cards: map[acp.ToolCallId]*drawn{}, ended: map[string]bool{}}
 }
 
