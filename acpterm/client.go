@@ -15,6 +15,7 @@ type Client struct {
 	carries bool      // an output had an exit status
 	runs    bool      // a command certainly ran, and its last output had none
 	buffer  buffer    // what it does with an output that it has given out
+	prompt  int       // commands whose output was complete at the exit; negative: of one it was not
 	unseen  int       // commands that it ran, and that were not seen on this host; negative: one was
 }
 
@@ -80,6 +81,34 @@ func (c *Client) outputs() buffer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.buffer
+}
+
+// promptEnough is how many commands must have shown their whole output at the exit
+// before the client is believed to do so always.
+const promptEnough = 3
+
+// confirmed takes what a second read of an output has brought, a little after the
+// exit. That it brought nothing is evidence only where the first brought all that
+// there is: of a silent command, and of one that wrote long before its exit, a
+// client that is late shows the same.
+func (c *Client) confirmed(whole, late bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case late:
+		c.prompt = -1
+	case whole && c.prompt >= 0:
+		c.prompt++
+	}
+}
+
+// completeAtExit reports whether an output that was read after the exit has all that
+// the command has written, if the read has brought something, and not a part of a
+// write.
+func (c *Client) completeAtExit() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.prompt >= promptEnough
 }
 
 // saw notes whether a command that the client was running was seen on this host, and

@@ -1,6 +1,7 @@
 package acpterm
 
 import (
+	"strings"
 	"time"
 
 	"github.com/coder/acp-go-sdk"
@@ -35,6 +36,10 @@ const (
 	// client's answer to the kill, before those that live on are ended here.
 	aftermath = 100 * time.Millisecond
 
+	// atomicWrite is how many bytes one write to a pipe takes as a whole: a client
+	// that has seen less, and more than nothing, has seen no part of a write.
+	atomicWrite = 4 << 10
+
 	// maxFailures is after how many reads that failed in a row the client is
 	// asked whether it still knows the terminal.
 	maxFailures = 3
@@ -65,6 +70,7 @@ type watch struct {
 	out     <-chan reply[acp.TerminalOutputResponse]    // one at a time: some clients empty their buffer by it
 	outLast bool                                        // out is the last read
 	outOver bool                                        // the end was known when out was sent
+	whole   bool                                        // the last read brought output that does not stop in the middle
 	kill    <-chan reply[acp.KillTerminalResponse]      // nil before the kill, and once it is answered
 
 	refreshed []chan<- seen // wait for a read that was sent after they came
@@ -286,12 +292,14 @@ func (w *watch) snapshot(r reply[acp.TerminalOutputResponse]) {
 	err := w.failure(acp.ClientMethodTerminalOutput, r.err)
 	w.ev.read(r.value.ExitStatus, err)
 	grew := false
+	w.whole = false
 	if err != nil {
 		if w.ev.failures%maxFailures == 0 {
 			w.askWait() // does it still know the terminal?
 		}
 	} else if text := w.stream.next(r.value.Output, r.value.Truncated, w.outLast, w.outOver || r.value.ExitStatus != nil); text != "" {
 		grew = true
+		w.whole = len(text) < atomicWrite || strings.HasSuffix(r.value.Output, "\n")
 		w.write(text)
 	}
 	if w.ev.shown == voidStatus && !w.ev.exit.Known() {
@@ -352,7 +360,8 @@ func (w *watch) readNow(deadline time.Time) {
 }
 
 // lastOutput reads what is left after the end of the command. With confirm it
-// reads once more a little later.
+// reads once more a little later, unless the client has shown that this brings
+// nothing: what such a read brings is the evidence.
 func (w *watch) lastOutput(deadline time.Time, confirm bool) {
 	w.phase = reading
 	w.outLast = !confirm
@@ -361,10 +370,14 @@ func (w *watch) lastOutput(deadline time.Time, confirm bool) {
 	if w.ev.shown == noStatus || w.ev.outErr != nil || w.out != nil {
 		w.readNow(deadline)
 	}
-	if confirm && w.out == nil {
+	client, whole := w.current().client, w.whole
+	if confirm && w.out == nil && !(whole && client.completeAtExit()) {
 		w.until(first(deadline, time.Now().Add(confirmAfter)), func() bool { return false })
 		w.outLast = true
+		_, before := w.output.Bounds()
 		w.readNow(deadline)
+		_, after := w.output.Bounds()
+		client.confirmed(whole && w.ev.outErr == nil, after > before)
 	}
 }
 
