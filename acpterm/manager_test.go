@@ -1085,6 +1085,7 @@ func (a *cancelAgent) Cancel(context.Context, acp.CancelNotification) error {
 }
 
 func TestTheClientStopsReading(t *testing.T) {
+	t.Parallel()
 	// In real time: the SDK's writes block for ever, and ours return.
 	if testing.Short() {
 		t.Skip("takes some seconds of real time")

@@ -120,7 +120,7 @@ func flood(t *testing.T, k kind, c *floodClient, rate int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	timeout := 3 * time.Second
+	timeout := time.Second
 	if *full {
 		timeout = 10 * time.Second
 	}

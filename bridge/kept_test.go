@@ -33,7 +33,11 @@ func heap() int64 {
 // runs, in one tool call or in many; and one that is kept keeps no other, in the
 // turn, after it, and after Close.
 func TestOutputsAreLetGo(t *testing.T) {
-	const kept, n, size = 2, 40, 1 << 20
+	const kept, size = 2, 1 << 20
+	n, most := 16, int64(4*kept+6)
+	if *full {
+		n, most = 60, int64(4*kept+14)
+	}
 	for _, k := range kinds {
 		for _, each := range []bool{false, true} {
 			t.Run(fmt.Sprint(k.presentation, " a call for each ", each), func(t *testing.T) {
@@ -51,9 +55,9 @@ func TestOutputsAreLetGo(t *testing.T) {
 					before := heap()
 					grown := func(when string) {
 						t.Helper()
-						most := int64(4*kept + 14)
+						most := most
 						if k.presentation == bridge.PresentClient && each {
-							most += n // the fake client keeps the terminals of its cards
+							most += int64(n) // the fake client keeps the terminals of its cards
 						}
 						if mib := (heap() - before) >> 20; mib > most {
 							t.Errorf("%s: %d MiB more", when, mib)

@@ -109,8 +109,8 @@ func TestAlternateScreen(t *testing.T) {
 	onMachine(t, nil, func(t *testing.T, k kind, run func(terminal.Command) (*bridge.Result, fakeconn.Card)) {
 		// With nobody to type it ends by itself, or by its timeout.
 		start := time.Now()
-		r, _ := run(terminal.Command{Line: "vi file", Timeout: 3 * time.Second})
-		atMost(t, "the command", time.Since(start), 3*time.Second+2*terminal.SettleTimeout)
+		r, _ := run(terminal.Command{Line: "vi file", Timeout: time.Second})
+		atMost(t, "the command", time.Since(start), time.Second+2*terminal.SettleTimeout)
 		if r.Outcome != terminal.TimedOut && r.Outcome != terminal.Exited && r.Outcome != terminal.Signalled {
 			t.Errorf("the outcome is %s", r.Outcome)
 		}

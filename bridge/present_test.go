@@ -235,6 +235,7 @@ func TestCardThatCannotBeSent(t *testing.T) {
 // When the client stops reading, nothing here hangs: a turn, a cancel, an update
 // and a close return within their bounds.
 func TestClientStopsReading(t *testing.T) {
+	t.Parallel()
 	for _, k := range kinds {
 		t.Run(string(k.presentation), func(t *testing.T) {
 			t.Parallel()

@@ -70,7 +70,10 @@ func TestForegroundRoundTrips(t *testing.T) {
 
 // What a thousand live terminals in the client cost when nobody reads them.
 func TestAThousandTerminals(t *testing.T) {
-	for _, sessions := range []int{1, 20} {
+	for _, sessions := range []int{20, 1} {
+		if sessions == 1 && !*full {
+			continue
+		}
 		t.Run(fmt.Sprintf("sessions=%d", sessions), func(t *testing.T) { thousand(t, sessions) })
 	}
 }

@@ -76,6 +76,7 @@ func kill(found string) {
 
 // Whatever a process does to get away, StopTree ends it.
 func TestStopTree(t *testing.T) {
+	t.Parallel()
 	need(t, "setsid", "nohup", "bash")
 	for way, opts := range bothWays {
 		t.Run(way, func(t *testing.T) {
@@ -202,6 +203,7 @@ func TestStopTreeOfForkLoops(t *testing.T) {
 // What a command leaves behind at its natural end runs on and can write on, is
 // named, and ends with the Local.
 func TestSurvivors(t *testing.T) {
+	t.Parallel()
 	need(t, "setsid", "bash")
 	for way, opts := range bothWays {
 		t.Run(way, func(t *testing.T) {
@@ -389,6 +391,7 @@ func TestTerminalSetup(t *testing.T) {
 // Programs that ask on the terminal, read from it, or poll it for a key, end when
 // there is no input, whoever runs them.
 func TestTerminalWithoutInputNeverWaits(t *testing.T) {
+	t.Parallel()
 	if os.Getuid() == 0 {
 		t.Run("nobody", func(t *testing.T) { asNobody(t, "TestTerminalWithoutInputNeverWaits") })
 	}
@@ -439,6 +442,7 @@ func TestTerminalWithoutInputNeverWaits(t *testing.T) {
 
 // Whoever does not wait for a key is left alone, however quiet it is.
 func TestTerminalWithoutInputLeavesAlone(t *testing.T) {
+	t.Parallel()
 	need(t, "vim", "python3")
 	l := newLocal(t, nil)
 	quiet := make(map[string]*running)
@@ -577,6 +581,7 @@ func TestSignalGroupIsTheForeground(t *testing.T) {
 
 // The last byte that was written before the exit is delivered.
 func TestNoOutputIsLost(t *testing.T) {
+	t.Parallel()
 	l := newLocal(t, nil)
 	for _, tty := range []*execenv.TTY{nil, {}, {Input: true}} {
 		for i := range 170 {

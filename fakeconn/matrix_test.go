@@ -656,7 +656,7 @@ func (s *stage) finish() {
 	}
 }
 
-var howMany = flag.Int("cells", 1000, "how many cells of the fault matrix are tested; 0 is all")
+var howMany = flag.Int("cells", 500, "how many cells of the fault matrix are tested; 0 is all")
 
 // TestFaultMatrix is every terminal method × every fault × phase × use, through
 // bridge, in fake time. Each cell is judged by rules, from what the client's

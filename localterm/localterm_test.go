@@ -224,6 +224,7 @@ func TestBackgroundSurvives(t *testing.T) {
 	for name, line := range lines {
 		t.Run(name, func(t *testing.T) {
 			modes(t, func(t *testing.T, tty bool) {
+				t.Parallel()
 				m := localterm.New(nil)
 				defer m.Close()
 				term := start(t, m, terminal.Command{Line: line, TTY: tty})
@@ -311,6 +312,7 @@ func TestTimeout(t *testing.T) {
 // The output never starves the clock.
 func TestTimeoutOfAFlood(t *testing.T) {
 	modes(t, func(t *testing.T, tty bool) {
+		t.Parallel()
 		m := newManager(t, nil)
 		term := start(t, m, terminal.Command{Line: "yes", TTY: tty, Timeout: time.Second})
 		if info := wait(t, term); info.Outcome != terminal.TimedOut || info.RunTime() > 20*time.Second {

@@ -139,7 +139,7 @@ func TestSoak(t *testing.T) {
 // A flood stays within 64 MiB, whoever reads: nobody, or a hundred who keep up
 // and one who does not.
 func TestFloodIsBounded(t *testing.T) {
-	length := 1500 * time.Millisecond
+	length := 600 * time.Millisecond
 	switch {
 	case *full:
 		length = 10 * time.Second

@@ -170,7 +170,7 @@ func TestStateOfTheEnd(t *testing.T) {
 // Nobody samples while nobody waits, and a long wait costs little.
 func TestWaitStateIsCheap(t *testing.T) {
 	m := newManager(t, &localterm.Options{MaxTerminals: 20})
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 	defer cancel()
 	var wg sync.WaitGroup
 	for range 20 {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -18,6 +19,9 @@ import (
 	"github.com/termbridge/termbridge/terminal"
 	"github.com/termbridge/termbridge/terminal/memterm"
 )
+
+// full is the length that .ci/run gives the tests that count or last.
+var full = flag.Bool("full", false, "try every mutant, and the suite in real time")
 
 // A mutant is a Manager that breaks one rule on purpose. The suite is right if
 // a case of that rule fails, and no case that is not listed.
@@ -140,7 +144,17 @@ func TestMutants(t *testing.T) {
 	var mu sync.Mutex // guards rows
 	var rows []row
 	t.Run("all", func(t *testing.T) {
-		for _, m := range mutants() {
+		all := mutants()
+		if !*full { // the first of each rule
+			t.Log("-full tries every mutant")
+			seen := map[string]bool{}
+			all = slices.DeleteFunc(all, func(m mutant) bool {
+				later := seen[m.rule]
+				seen[m.rule] = true
+				return later
+			})
+		}
+		for _, m := range all {
 			t.Run(m.rule+"/"+m.name, func(t *testing.T) {
 				t.Parallel()
 				failed := runMutant(t, m)

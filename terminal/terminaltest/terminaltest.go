@@ -23,6 +23,7 @@ package terminaltest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -109,13 +110,16 @@ func rules() []rule {
 func Test(t *testing.T, c Config) {
 	for _, r := range rules() {
 		t.Run(r.name, func(t *testing.T) {
+			if c.Bubble == nil && !slices.ContainsFunc(r.cases, func(tc testCase) bool { return tc.alone }) {
+				t.Parallel() // cases mostly sleep
+			}
 			for _, tc := range r.cases {
 				t.Run(tc.name, func(t *testing.T) {
 					if c.Bubble != nil {
 						c.Bubble(t, func(t *testing.T) { runCase(t, c, r, tc) })
 						return
 					}
-					if !tc.alone { // cases mostly sleep
+					if !tc.alone {
 						t.Parallel()
 					}
 					runCase(t, c, r, tc)
