@@ -11,7 +11,6 @@ import (
 // own: no walk over the processes sees the one that is forked behind it. A stop
 // ends it all the same, and in time.
 func TestStopTreeOfAChain(t *testing.T) {
-	t.Parallel()
 	need(t, "setsid")
 	rounds := 1
 	if *full {

@@ -210,25 +210,22 @@ func TestInputStateOfAnotherUser(t *testing.T) {
 		how  string
 		want terminal.State
 	}{{"", terminal.Waiting}, {"busy", terminal.Working}} {
-		t.Run(c.how, func(t *testing.T) {
-			t.Parallel()
-			spec := sh("stty -echo; exec " + rooted + " 4s " + c.how)
-			spec.TTY = &execenv.TTY{Input: true}
-			spec.Env = execenv.Env{}.With(map[string]string{"EXECENV_TEST_PROGRAM": "rooted"})
-			r := start(t, newLocal(t, nil), spec)
-			r.until(t, "ready")
-			right := func() error {
-				state, e := r.InputState()
-				return errorf(state == c.want && (state == terminal.Waiting) == (e.Certainty == terminal.Likely && e.Secret), "%q: %v, %+v; want %v", c.how, state, e, c.want)
+		spec := sh("stty -echo; exec " + rooted + " 4s " + c.how)
+		spec.TTY = &execenv.TTY{Input: true}
+		spec.Env = execenv.Env{}.With(map[string]string{"EXECENV_TEST_PROGRAM": "rooted"})
+		r := start(t, newLocal(t, nil), spec)
+		r.until(t, "ready")
+		right := func() error {
+			state, e := r.InputState()
+			return errorf(state == c.want && (state == terminal.Waiting) == (e.Certainty == terminal.Likely && e.Secret), "%q: %v, %+v; want %v", c.how, state, e, c.want)
+		}
+		eventually(t, right) // it begins
+		for range 20 {
+			if err := right(); err != nil && r.Exit() == (terminal.Exit{}) {
+				t.Error(err)
 			}
-			eventually(t, right) // it begins
-			for range 20 {
-				if err := right(); err != nil && r.Exit() == (terminal.Exit{}) {
-					t.Error(err)
-				}
-				time.Sleep(5 * time.Millisecond)
-			}
-			wait(t, r.Exited(), "the end")
-		})
+			time.Sleep(5 * time.Millisecond)
+		}
+		wait(t, r.Exited(), "the end")
 	}
 }

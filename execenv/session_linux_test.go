@@ -76,7 +76,6 @@ func kill(found string) {
 
 // Whatever a process does to get away, StopTree ends it.
 func TestStopTree(t *testing.T) {
-	t.Parallel()
 	need(t, "setsid", "nohup", "bash")
 	for way, opts := range bothWays {
 		t.Run(way, func(t *testing.T) {
@@ -203,7 +202,6 @@ func TestStopTreeOfForkLoops(t *testing.T) {
 // What a command leaves behind at its natural end runs on and can write on, is
 // named, and ends with the Local.
 func TestSurvivors(t *testing.T) {
-	t.Parallel()
 	need(t, "setsid", "bash")
 	for way, opts := range bothWays {
 		t.Run(way, func(t *testing.T) {
