@@ -1,6 +1,8 @@
 package termbridge_test
 
 import (
+	"go/parser"
+	"go/token"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -66,6 +68,40 @@ func TestDocsNameTests(t *testing.T) {
 		for _, name := range regexp.MustCompile("`((?:Test|Fuzz|Benchmark)[A-Z][A-Za-z0-9]*)`").FindAllStringSubmatch(read(t, doc), -1) {
 			if !strings.Contains(all.String(), "func "+name[1]+"(") {
 				t.Errorf("%s names %s, which is no test", doc, name[1])
+			}
+		}
+	}
+}
+
+// TestPackageDocs holds the page of each package that others import to what a reader
+// looks for: a purpose, code to copy, who owns what, and what may be called at once.
+func TestPackageDocs(t *testing.T) {
+	docs := map[string]string{}
+	for _, file := range goFiles(t) {
+		dir := path.Dir(file)
+		if dir == "." || strings.HasSuffix(file, "_test.go") || strings.Contains(file, "internal/") || strings.Contains(file, "examples/") {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments|parser.PackageClauseOnly)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Name.Name != "main" {
+			docs[dir] += f.Doc.Text()
+		}
+	}
+	if len(docs) < 14 {
+		t.Errorf("%d packages", len(docs))
+	}
+	for dir, doc := range docs {
+		for what, pattern := range map[string]string{
+			"purpose":     `^Package ` + path.Base(dir) + ` `,
+			"snippet":     `(?m)^\t\S`,
+			"lifetime":    `(?i)\b(lifetime|closes?d?|owns?|lives|ends)\b`,
+			"concurrency": `(?i)goroutine|at once|concurren|parallel`,
+		} {
+			if !regexp.MustCompile(pattern).MatchString(doc) {
+				t.Errorf("%s: its page has no %s", dir, what)
 			}
 		}
 	}

@@ -14,6 +14,18 @@
 // terminal needs beyond that is a [Session], found by type assertion.
 //
 // No type of an operating system, and no *exec.Cmd, is part of the API.
+//
+// # Lifetime
+//
+// A process with a context is killed when that ends, as in exec.CommandContext. What
+// its command leaves behind lives until [Session.StopTree], or until the Executor is
+// closed: [Local.Close] ends all that it has started and names what it could not end.
+// If the agent dies, a watchdog does it.
+//
+// # Concurrency
+//
+// An Executor may be used from any number of goroutines. A Process is started once; what
+// may be called beside what is as with exec.Cmd.
 package execenv
 
 import (

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/termbridge/termbridge/execenv"
 	"github.com/termbridge/termbridge/localterm"
 	"github.com/termbridge/termbridge/terminal"
 )
@@ -69,4 +70,34 @@ func ExampleManager_Start_input() {
 	// ready
 	// hello
 	// exit code 0 <nil>
+}
+
+// A nice is an Executor of one's own around another: what it starts gives way to
+// everything else.
+type nice struct{ execenv.Executor }
+
+func (n nice) Command(ctx context.Context, spec execenv.Spec) execenv.Process {
+	spec.Path, spec.Args = "nice", append([]string{"-n", "19", spec.Path}, spec.Args...)
+	return n.Executor.Command(ctx, spec)
+}
+
+// Commands through an Executor of one's own. One from the ground up implements
+// execenv.Process, and is tested by package execenvtest.
+func ExampleOptions_executors() {
+	local := execenv.NewLocal(nil)
+	defer local.Close()
+	m := localterm.New(&localterm.Options{Executors: map[string]execenv.Executor{"nice": nice{local}}})
+	defer m.Close()
+
+	ctx := context.Background()
+	t, err := m.Start(ctx, terminal.Command{Line: "nice", Environment: "nice"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	out, err := t.ReadOutput(ctx, 0, time.Minute)
+	fmt.Print(out.Text, err, "\n")
+	// Output:
+	// 19
+	// <nil>
 }

@@ -13,7 +13,8 @@
 //	}
 //
 // Everything here works on every Manager, needs nothing to be closed, reads and
-// never ends a command, [Stop] apart, and works on ended commands too.
+// never ends a command, [Exec] and [Stop] apart, and works on ended commands too. Functions may
+// be called from any number of goroutines; of the types, each says so if it may.
 package view
 
 import "time"

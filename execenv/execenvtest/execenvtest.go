@@ -10,7 +10,8 @@
 // The commands of the cases are lines of POSIX sh, so that the place needs nothing
 // else; where one of them is not there (setsid, stty) the case is skipped and says
 // so. [Check] runs the same cases outside a test. No case waits for ever, and none
-// expects real time to be quick.
+// expects real time to be quick. In a test the cases run in parallel. The Executor
+// is the caller's, and is not closed.
 package execenvtest
 
 import (

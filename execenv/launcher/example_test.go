@@ -3,6 +3,7 @@ package launcher_test
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/termbridge/termbridge/execenv"
 	"github.com/termbridge/termbridge/execenv/launcher"
@@ -41,4 +42,17 @@ func ExampleKubectl() {
 	pod := launcher.Kubectl(launcher.Pod{Context: "prod", Namespace: "jobs", Name: "worker-0", Container: "main"})
 	fmt.Println(pod.Argv(launcher.Run{Argv: []string{"id"}, TTY: true}))
 	// Output: [kubectl exec -i -t --context prod --namespace jobs --container main worker-0 -- id]
+}
+
+// A sandbox in which a workspace may be written, and which has no network. Where the
+// kernel does not allow it, the start fails with ErrNoSandbox, and nothing runs.
+func ExampleBubblewrap() {
+	sandbox := launcher.Bubblewrap(launcher.PolicyFor(execenv.ClassEvolve, "/work"))
+	e := launcher.New(sandbox, &launcher.Options{Dir: "/work"})
+	defer e.Close()
+	// localterm.Options{Executors: map[string]execenv.Executor{"sandbox": e}}
+
+	argv := sandbox.Argv(launcher.Run{Argv: []string{"make"}})
+	fmt.Println(argv[0], slices.Contains(argv, "--unshare-net"))
+	// Output: bwrap true
 }

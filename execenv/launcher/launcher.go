@@ -17,6 +17,12 @@
 // everything of the agent's when its input ends or no heartbeat reaches it for
 // [Options.LostAfter].
 //
+// # Lifetime
+//
+// An [Executor] connects at its first command and keeps the connection until it is
+// closed; the next command after a loss connects again. [Executor.Close] ends everything
+// at the place. Everything may be called from any number of goroutines.
+//
 // # What cannot be promised
 //
 // A process that clears its environment and leaves its session is not found. On

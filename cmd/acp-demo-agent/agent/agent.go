@@ -8,8 +8,8 @@
 // "help". Every final update of a tool call carries a [Report] as its
 // rawOutput.
 //
-// An Agent serves one connection. Its methods are called by the SDK and may run
-// at once.
+// An Agent serves one connection, and all that it has started ends with that. Its
+// methods are called by the SDK and may run at once.
 package agent
 
 import (
