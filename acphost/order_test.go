@@ -70,7 +70,7 @@ func TestReader(t *testing.T) {
 		{"a permission request behind nothing", ask + update, 0},
 		{"a request that waits, behind one that has waited", update + ask + release, time.Second},
 		{"other requests wait for nothing", update + `{"method":"terminal/create"}` + "\n" + `{"method":"terminal/output"}` + "\n", 0},
-		{"an update that the SDK drops", `{"method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"tool_call","toolCallId":7}}}` + "\n" + release, 0},
+		{"an update that the SDK drops", `{"method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"tool_call","toolCallId":[7]}}}` + "\n" + release, 0},
 		{"an update without params", `{"method":"session/update"}` + "\n" + release, 0},
 		{"no JSON", "{\n\n[]\nnull\n" + release, 0},
 		{"a line without an end", strings.Repeat("x", 11<<20), 0},

@@ -331,7 +331,7 @@ func TestFloodOfNotifications(t *testing.T) {
 			for i := range n {
 				fmt.Fprintf(to, `{"method":"document/didSave","params":{"sessionId":"s","uri":"%d"}}`+"\n", i)
 				fmt.Fprintf(to, `{"method":"_mine","params":[%d]}`+"\n", i)
-				fmt.Fprintln(to, `{"method":"document/didSave","params":{"uri":7}}`)
+				fmt.Fprintln(to, `{"method":"document/didSave","params":{"uri":[7]}}`)
 				fmt.Fprintln(to, `{"id":null,"method":"initialize","params":{"protocolVersion":1}}`)
 			}
 			fmt.Fprintln(to, cancel("s"))

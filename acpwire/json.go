@@ -15,9 +15,10 @@ const maxDepth = 10000
 // which a value begins, blanks not counted, and return the one behind it, or -1
 // where there is no value.
 type walker struct {
-	data  []byte
-	depth int
-	edits []edit // what is to be changed so that the values fit their shapes
+	data   []byte
+	depth  int
+	edits  []edit // what is to be changed so that the values fit their shapes
+	absent bool   // required members of the outermost object may be absent
 }
 
 // blanks returns the index of the first byte at or behind i that is no blank.

@@ -11,10 +11,16 @@ import (
 // The official SDKs take a message whose optional members have the wrong type,
 // as if those were absent ("x-deserialize-default-on-error" in the schema of
 // ACP). This Go SDK loses the message. So what it is given is made to fit the
-// types that it will decode into: an optional member that does not fit becomes
-// null, which is absent, or what it clearly means: "0" is 0 where a number
-// belongs. An item that does not fit an optional list is left out of it. What
-// is required and does not fit is left, and is an error as before.
+// types that it will decode into. A member that does not fit becomes what it
+// clearly means: 5 is "5" where a string belongs, "0" is 0 where a number does.
+// An optional member without a clear meaning becomes null, which is absent. An
+// item that does not fit an optional list is left out of it.
+//
+// A required member without a clear meaning is absent in a reply, which the SDK
+// does not validate: the output of a command must not be lost with its truncated,
+// nor its exit status with its output. In a request it is left, and is an error
+// of that request; but any version of the protocol is one that the agent answers
+// with its own.
 
 // A shape is what a type of the SDK takes.
 type shape struct {
@@ -197,22 +203,43 @@ func (w *walker) fit(i int, s *shape, spare bool) (end int, fits bool) {
 	return end, fits
 }
 
-// fitMember is fit for a member of an object, which if it is optional can be
-// made to fit always.
+// fitMember is fit for a member of an object. One that may be absent can be made
+// to fit always.
 func (w *walker) fitMember(name []byte, i int, m member) (end int, fits bool) {
 	end, fits = w.fit(i, m.shape, !m.required)
-	if fits || m.required {
-		return end, fits
+	if fits {
+		return end, true
 	}
-	text, ok := "", false
-	if m.shape.kind == scalar {
-		text, ok = m.shape.take(w.data[i:end], true)
-	}
-	if !ok {
+	text, ok := m.shape.mean(w.data[i:end], m.required)
+	switch {
+	case ok:
+	case !m.required, w.absent && w.depth == 1:
 		text = "null"
+	default:
+		return end, false
 	}
 	w.edits = append(w.edits, edit{i, end, text, string(name)})
 	return end, true
+}
+
+// mean returns what a value that does not fit clearly means. An optional list,
+// object or boolean is absent instead, as in the official SDKs: a capability is
+// claimed by true and nothing else.
+func (s *shape) mean(value []byte, required bool) (text string, ok bool) {
+	// PHP has one empty array, and Lua one empty table, for lists and objects.
+	empty := func(open, end byte) bool {
+		return value[0] == open && value[(&walker{data: value}).blanks(1)] == end
+	}
+	switch {
+	case s.kind == scalar && s.typ.Kind() == reflect.Bool && !required:
+	case s.kind == scalar:
+		return s.take(value, true)
+	case s.kind == list && required && empty('{', '}'):
+		return "[]", true
+	case s.kind == object && required && empty('[', ']'):
+		return "{}", !s.requires()
+	}
+	return "", false
 }
 
 // fitList is fit for a list.
@@ -274,12 +301,18 @@ func (s *shape) decode(raw []byte) reflect.Value {
 }
 
 // take reports whether a scalar takes a value, and returns how it is to be
-// written, "" for as it is. Loosely a string stands for the number in it, and a
-// number for its digits.
+// written, "" for as it is. Loosely a string stands for the number or the boolean
+// in it, and a number for its digits, or for whether it is 0.
 func (s *shape) take(value []byte, loosely bool) (text string, ok bool) {
 	quoted := value[0] == '"'
 	number := value[0] == '-' || '0' <= value[0] && value[0] <= '9'
 	switch kind := s.typ.Kind(); {
+	case kind == reflect.Bool && loosely && (quoted || number):
+		text = strings.ToLower(strings.Trim(string(value), "\" \t"))
+		if f, err := strconv.ParseFloat(text, 64); err == nil {
+			text = strconv.FormatBool(f != 0)
+		}
+		return text, text == "true" || text == "false"
 	case kind == reflect.Bool:
 		return "", value[0] == 't' || value[0] == 'f'
 	case kind == reflect.String && number && loosely:

@@ -24,11 +24,11 @@ import (
 // lenient returns what becomes of the params or the result of a method.
 func lenient(t *testing.T, method, value string) string {
 	t.Helper()
-	types, part := acpwire.Params, "params"
+	types, part := acpwire.Params, `"method":"`+method+`","params":`
 	if types[method] == nil {
-		types, part = acpwire.Results, "result"
+		types, part = acpwire.Results, `"result":`
 	}
-	before := `{"jsonrpc":"2.0","id":1,"` + part + `":`
+	before := `{"jsonrpc":"2.0","id":1,` + part
 	line, ok := acpwire.Lenient([]byte(before+value+"}\n"), types[method])
 	if !ok || types[method] == nil {
 		t.Fatalf("%s: no message: %s", method, value)
@@ -41,8 +41,8 @@ func lenient(t *testing.T, method, value string) string {
 	return rest
 }
 
-// Optional members of the wrong type count as absent, or as what they clearly
-// mean; those that are required stay as they are.
+// Members of the wrong type count as what they clearly mean, else as absent: of
+// those that are required, the ones of replies only.
 func TestLenient(t *testing.T) {
 	const (
 		initialize = acp.AgentMethodInitialize
@@ -58,15 +58,21 @@ func TestLenient(t *testing.T) {
 		{initialize, `{"protocolVersion":1,"clientCapabilities":{"fs":{"readTextFile":"no","writeTextFile":true},"terminal":"yes"}}`, `{"protocolVersion":1,"clientCapabilities":{"fs":{"readTextFile":null,"writeTextFile":true},"terminal":null}}`},
 		{initialize, `{"protocolVersion":1,"clientInfo":"x"}`, `{"protocolVersion":1,"clientInfo":null}`},
 		{initialize, `{"protocolVersion":1,"clientInfo":{"name":"zed"}}`, `{"protocolVersion":1,"clientInfo":{"name":"zed"}}`},
-		{initialize, `{"protocolVersion":1,"clientInfo":{"name":"zed","version":2}}`, `{"protocolVersion":1,"clientInfo":null}`},
+		{initialize, `{"protocolVersion":1,"clientInfo":{"name":"zed","version":2}}`, `{"protocolVersion":1,"clientInfo":{"name":"zed","version":"2"}}`},
+		{initialize, `{"protocolVersion":1,"clientInfo":{"name":"zed","version":[2]}}`, `{"protocolVersion":1,"clientInfo":null}`},
 		{initialize, `{"protocolVersion":1,"clientInfo":{"name":"zed","version":"2","title":3.50}}`, `{"protocolVersion":1,"clientInfo":{"name":"zed","version":"2","title":"3.50"}}`},
 		{initialize, `{"protocolVersion":1.0}`, `{"protocolVersion":1}`},
-		{initialize, `{"protocolVersion":"1"}`, `{"protocolVersion":"1"}`},
+		{initialize, `{"protocolVersion":"1"}`, `{"protocolVersion":1}`},
+		{initialize, `{"protocolVersion":"2025-06-18"}`, `{"protocolVersion":null}`},
+		{initialize, `{"protocolVersion":[1],"clientCapabilities":{"terminal":"true","fs":{"readTextFile":1}}}`, `{"protocolVersion":null,"clientCapabilities":{"terminal":null,"fs":{"readTextFile":null}}}`},
+		{initialize, `[]`, `{}`},
 		{initialize, `{"\u0070rotocolVersion":2e0}`, `{"\u0070rotocolVersion":2}`},
-		{initialize, `{"protocolVersion":1.5}`, `{"protocolVersion":1.5}`},
+		{initialize, `{"protocolVersion":1.5}`, `{"protocolVersion":null}`},
 		{initialize, `{"PROTOCOLVERSION":1,"clientc\u0061pabilities":7,"clientInfo":false,"other":[{}]}`, `{"PROTOCOLVERSION":1,"clientc\u0061pabilities":null,"clientInfo":null,"other":[{}]}`},
 		{cancel, `{"sessionId":"s","_meta":[]}`, `{"sessionId":"s","_meta":null}`},
-		{cancel, `{"sessionId":7,"_meta":[]}`, `{"sessionId":7,"_meta":[]}`},
+		{cancel, `{"sessionId":7,"_meta":[]}`, `{"sessionId":"7","_meta":null}`},
+		{cancel, `{"sessionId":{},"_meta":[]}`, `{"sessionId":{},"_meta":[]}`},
+		{cancel, `{"sessionId":true}`, `{"sessionId":true}`},
 		{cancel, ` [ ] `, ` [ ] `},
 		{prompt, `{"sessionId":"s","prompt":[{"type":"text","text":"a","annotations":[]},{"type":"text","text":"b"}]}`, `{"sessionId":"s","prompt":[{"type":"text","text":"a","annotations":null},{"type":"text","text":"b"}]}`},
 		{prompt, `{"sessionId":"s","prompt":[{"type":"text","text":"a","annotations":{"audience":[1,"user",{},"assistant",true,[]],"priority":"0.5","lastModified":{}}}]}`, `{"sessionId":"s","prompt":[{"type":"text","text":"a","annotations":{"audience":["user","assistant"],"priority":0.5,"lastModified":null}}]}`},
@@ -74,14 +80,27 @@ func TestLenient(t *testing.T) {
 		{prompt, `{"sessionId":"s","prompt":[{"type":"text","text":"a","annotations":{"audience":[ 1 , "user" , 2 , 3 ]}}]}`, `{"sessionId":"s","prompt":[{"type":"text","text":"a","annotations":{"audience":[ "user" ]}}]}`},
 		{prompt, `{"sessionId":"s","prompt":[{"type":"resource","resource":{"uri":"file:///x","text":"y","mimeType":[]},"_meta":"z"}]}`, `{"sessionId":"s","prompt":[{"type":"resource","resource":{"uri":"file:///x","text":"y","mimeType":null},"_meta":null}]}`},
 		{prompt, `{"sessionId":"s","prompt":[{"type":"resource_link","name":"n","uri":"u","size":"12"}]}`, `{"sessionId":"s","prompt":[{"type":"resource_link","name":"n","uri":"u","size":12}]}`},
-		{prompt, `{"sessionId":"s","prompt":[{"type":"text","text":5,"annotations":[]}]}`, `{"sessionId":"s","prompt":[{"type":"text","text":5,"annotations":[]}]}`},
+		{prompt, `{"sessionId":"s","prompt":[{"type":"text","text":5,"annotations":[]}]}`, `{"sessionId":"s","prompt":[{"type":"text","text":"5","annotations":null}]}`},
+		{prompt, `{"sessionId":12,"prompt":[{"type":"resource_link","name":1,"uri":"u"},{"type":"resource","resource":{"uri":"u","text":2}}]}`, `{"sessionId":"12","prompt":[{"type":"resource_link","name":"1","uri":"u"},{"type":"resource","resource":{"uri":"u","text":"2"}}]}`},
+		{prompt, `{"sessionId":"s","prompt":[{"type":"text","text":{},"annotations":[]}]}`, `{"sessionId":"s","prompt":[{"type":"text","text":{},"annotations":[]}]}`},
+		{prompt, `{"sessionId":"s","prompt":{ }}`, `{"sessionId":"s","prompt":[]}`},
+		{prompt, `{"sessionId":"s","prompt":{"a":1}}`, `{"sessionId":"s","prompt":{"a":1}}`},
 		{output, `{"output":"x","truncated":false,"exitStatus":{"signal":9}}`, `{"output":"x","truncated":false,"exitStatus":{"signal":"9"}}`},
 		{output, `{"output":"x","truncated":false,"exitStatus":{"exitCode":"0"}}`, `{"output":"x","truncated":false,"exitStatus":{"exitCode":0}}`},
 		{output, `{"output":"x","truncated":false,"exitStatus":{"exitCode":" 3.0 "}}`, `{"output":"x","truncated":false,"exitStatus":{"exitCode":3}}`},
 		{output, `{"output":"x","truncated":false,"exitStatus":{"exitCode":"no","signal":null}}`, `{"output":"x","truncated":false,"exitStatus":{"exitCode":null,"signal":null}}`},
 		{output, `{"output":"x","truncated":false,"exitStatus":[]}`, `{"output":"x","truncated":false,"exitStatus":null}`},
 		{output, `{"output":"x","truncated":false,"exitStatus":0}`, `{"output":"x","truncated":false,"exitStatus":null}`},
-		{output, `{"output":7,"truncated":false,"exitStatus":0}`, `{"output":7,"truncated":false,"exitStatus":0}`},
+		{output, `{"output":7,"truncated":false,"exitStatus":0}`, `{"output":"7","truncated":false,"exitStatus":null}`},
+		{output, `{"output":"x","truncated":"true"}`, `{"output":"x","truncated":true}`},
+		{output, `{"output":"x","truncated":" False "}`, `{"output":"x","truncated":false}`},
+		{output, `{"output":"x","truncated":"1"}`, `{"output":"x","truncated":true}`},
+		{output, `{"output":"x","truncated":0}`, `{"output":"x","truncated":false}`},
+		{output, `{"output":"x","truncated":0.5}`, `{"output":"x","truncated":true}`},
+		{output, `{"output":"x","truncated":"no"}`, `{"output":"x","truncated":null}`},
+		{output, `{"output":"x","truncated":{"bytes":3},"exitStatus":{"exitCode":0}}`, `{"output":"x","truncated":null,"exitStatus":{"exitCode":0}}`},
+		{output, `{"output":["x"],"truncated":[],"exitStatus":{"exitCode":"3"}}`, `{"output":null,"truncated":null,"exitStatus":{"exitCode":3}}`},
+		{output, `"x"`, `{}`},
 		{wait, `{"exitCode":1.0}`, `{"exitCode":1}`},
 		{wait, `{"exitCode":1e2,"signal":true}`, `{"exitCode":100,"signal":null}`},
 		{wait, `{"exitCode":3221225477,"signal":[]}`, `{"exitCode":3221225477,"signal":null}`},
@@ -92,13 +111,22 @@ func TestLenient(t *testing.T) {
 		{wait, `[]`, `{}`},
 		{acp.ClientMethodTerminalKill, `true`, `{}`},
 		{acp.ClientMethodTerminalRelease, `""`, `{}`},
-		{acp.ClientMethodTerminalCreate, `[]`, `[]`},
+		{acp.ClientMethodTerminalCreate, `[]`, `{}`},
+		{acp.ClientMethodTerminalCreate, `{"terminalId":5}`, `{"terminalId":"5"}`},
+		{acp.ClientMethodTerminalCreate, `{"terminalId":-1.50,"_meta":[]}`, `{"terminalId":"-1.50","_meta":null}`},
+		{acp.ClientMethodTerminalCreate, `{"terminalId":{"id":5}}`, `{"terminalId":null}`},
+		{acp.ClientMethodTerminalCreate, `{"terminalId":false}`, `{"terminalId":null}`},
+		{acp.ClientMethodFsReadTextFile, `{"content":1e3}`, `{"content":"1e3"}`},
 		{permission, `{"outcome":{"outcome":"selected","optionId":"allow","_meta":[]},"_meta":1}`, `{"outcome":{"outcome":"selected","optionId":"allow","_meta":null},"_meta":null}`},
 		{permission, `{"outcome":{"outcome":"cancelled","_meta":""}}`, `{"outcome":{"outcome":"cancelled","_meta":""}}`}, // which the SDK does not read
-		{permission, `{"outcome":{"outcome":"selected","optionId":5}}`, `{"outcome":{"outcome":"selected","optionId":5}}`},
-		{permission, `{"outcome":"cancelled"}`, `{"outcome":"cancelled"}`},
+		{permission, `{"outcome":{"outcome":"selected","optionId":5}}`, `{"outcome":{"outcome":"selected","optionId":"5"}}`},
+		{permission, `{"outcome":{"outcome":"selected","optionId":{}}}`, `{"outcome":null}`},
+		{permission, `{"outcome":"cancelled"}`, `{"outcome":null}`},
+		{permission, `true`, `{}`},
 		{acp.AgentMethodSessionSetConfigOption, `{"sessionId":"s","configId":"c","value":"v","_meta":[1]}`, `{"sessionId":"s","configId":"c","value":"v","_meta":null}`},
 		{acp.AgentMethodSessionNew, `{"cwd":"/","mcpServers":[{"name":"n","command":"c","args":[],"env":[{"name":"a","value":"b","_meta":0}],"_meta":0}]}`, `{"cwd":"/","mcpServers":[{"name":"n","command":"c","args":[],"env":[{"name":"a","value":"b","_meta":null}],"_meta":null}]}`},
+		{acp.AgentMethodSessionNew, `{"cwd":7,"mcpServers":{}}`, `{"cwd":"7","mcpServers":[]}`},
+		{acp.AgentMethodSessionNew, `{"cwd":"/","mcpServers":[{"name":"n","command":"c","args":{},"env":{}}]}`, `{"cwd":"/","mcpServers":[{"name":"n","command":"c","args":[],"env":[]}]}`},
 		{acp.AgentMethodSessionList, `[]`, `{}`},
 		{acp.AgentMethodSessionList, `null`, `null`},
 	}
@@ -356,6 +384,33 @@ type site struct {
 	drop   func() // takes away the smallest part that may be missing and has the member in it; nil if there is none
 }
 
+// topMember returns the member of the outermost object that a site is in.
+func topMember(object map[string]any, s site) string {
+	if reflect.ValueOf(object).Pointer() == reflect.ValueOf(s.object).Pointer() {
+		return s.name
+	}
+	for name, value := range object {
+		if contains(value, s.object) {
+			return name
+		}
+	}
+	panic("no such site")
+}
+
+// contains reports whether an object is in a made value.
+func contains(value any, object map[string]any) bool {
+	switch value := value.(type) {
+	case map[string]any:
+		if reflect.ValueOf(object).Pointer() == reflect.ValueOf(value).Pointer() {
+			return true
+		}
+		return slices.ContainsFunc(slices.Collect(maps.Values(value)), func(v any) bool { return contains(v, object) })
+	case *items:
+		return slices.ContainsFunc(value.all, func(v any) bool { return contains(v, object) })
+	}
+	return false
+}
+
 // make makes a value, and notes its members. Drop takes away the smallest part
 // around the value that may be missing, spare says that its items may be.
 func (m *maker) make(s *schema, depth int, spare bool, drop func(), sites *[]site) any {
@@ -435,8 +490,8 @@ func (m *maker) wrong(types []string) any {
 		"boolean": {true, false},
 		"number":  {7, -1.5, 1e300},
 		"string":  {"", "x", "\u00e9"},
-		"array":   {[]any{}, []any{1}, []any{map[string]any{"a": nil}}},
-		"object":  {map[string]any{}, map[string]any{"a": 1}},
+		"array":   {[]any{2}, []any{1}, []any{map[string]any{"a": nil}}}, // empty ones mean empty objects
+		"object":  {map[string]any{"b": nil}, map[string]any{"a": 1}},
 	}
 	for _, t := range types {
 		switch t {
@@ -445,6 +500,9 @@ func (m *maker) wrong(types []string) any {
 		case "string":
 			delete(values, "number") // its digits
 			delete(values, "string")
+		case "boolean":
+			delete(values, "number") // is it 0?
+			delete(values, "boolean")
 		default:
 			delete(values, t)
 		}
@@ -462,26 +520,44 @@ func (m *maker) wrong(types []string) any {
 func TestLenientBySchema(t *testing.T) {
 	m := &maker{rand.New(rand.NewPCG(7, 7)), definitions(t)}
 	tested := 0
-	for _, table := range []map[string]reflect.Type{acpwire.Params, acpwire.Results, acpwire.ClientParams} {
+	for i, table := range []map[string]reflect.Type{acpwire.Params, acpwire.Results, acpwire.ClientParams} {
+		reply := i == 1
+		part := "params"
+		if reply {
+			part = "result"
+		}
 		for _, method := range slices.Sorted(maps.Keys(table)) {
 			typ := table[method]
 			for range 300 {
 				var sites []site
 				value := m.make(m.defs[named(typ)], 0, false, nil, &sites)
+				if object, ok := value.(map[string]any); ok && (reply || method == acp.AgentMethodInitialize) {
+					// Its required members may be absent.
+					for i, s := range sites {
+						if s.drop == nil {
+							name := topMember(object, s)
+							sites[i].drop = func() { object[name] = nil }
+						}
+					}
+				}
 				line := func() []byte {
-					b, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "params": value})
+					msg := map[string]any{"jsonrpc": "2.0", "id": 1, part: value}
+					if !reply {
+						msg["method"] = method
+					}
+					b, err := json.Marshal(msg)
 					if err != nil {
 						t.Fatal(err)
 					}
 					return b
 				}
 				decode := func(line []byte) (any, error) {
-					var msg struct{ Params json.RawMessage }
+					var msg struct{ Params, Result json.RawMessage }
 					if err := json.Unmarshal(line, &msg); err != nil {
 						t.Fatalf("%v: %s", err, line)
 					}
 					v := reflect.New(typ)
-					err := json.Unmarshal(msg.Params, v.Interface())
+					err := json.Unmarshal(append(msg.Params, msg.Result...), v.Interface())
 					return v.Interface(), err
 				}
 				valid := line()

@@ -158,11 +158,11 @@ func (m *message) lenient(t reflect.Type) {
 		if t == nil || !m.has(p) {
 			continue
 		}
-		w := walker{data: m.line}
+		absent := p == m.result || m.method == acp.AgentMethodInitialize
+		w := walker{data: m.line, absent: absent}
 		s := shapeOf(t)
 		_, fits := w.fit(p.start, s, false)
-		if !fits && s.kind == object && !s.requires() {
-			// PHP has it that an empty object is [].
+		if !fits && s.kind == object && (absent || !s.requires()) {
 			w.edits = append(w.edits, edit{p.start, p.end, "{}", "all"})
 		}
 		m.edits = append(m.edits, w.edits...)

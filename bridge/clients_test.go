@@ -324,3 +324,74 @@ func TestProfiles(t *testing.T) {
 		})
 	}
 }
+
+// Members of a wrong type in the client's replies cost neither the output nor the
+// exit of a command, and leave no terminal behind.
+func TestRepliesOfWrongTypes(t *testing.T) {
+	const (
+		create = acp.ClientMethodTerminalCreate
+		output = acp.ClientMethodTerminalOutput
+		wait   = acp.ClientMethodTerminalWaitForExit
+	)
+	for _, test := range []struct {
+		method, path string
+		value        any
+		lost         bool // there is no output
+	}{
+		{output, "result.truncated", "true", false},
+		{output, "result.truncated", 1, false},
+		{output, "result.truncated", "false", false},
+		{output, "result.truncated", []any{}, false},
+		{output, "result.exitStatus", 3, false},
+		{output, "result.exitStatus", map[string]any{"exitCode": "3"}, false},
+		{output, "result.output", map[string]any{"text": "x"}, true},
+		{output, "result", []any{}, true},
+		{wait, "result", "exited", false},
+		{wait, "result.exitCode", "3", false},
+		{wait, "result.signal", 0, false},
+		{acp.ClientMethodTerminalRelease, "result", true, false},
+		{create, "result._meta", "x", false},
+	} {
+		t.Run(fmt.Sprint(test.method, " ", test.path, " ", test.value), func(t *testing.T) {
+			in(t, client, nil, func(w *world) {
+				w.c.Inject(fakeconn.Fault{Method: test.method, Reply: true, Edit: fakeconn.Set(test.path, test.value)})
+				r, _, err := w.run("1", line("fail x"))
+				if err != nil {
+					w.Fatal(err)
+				}
+				check(w, "outcome", r.Outcome, terminal.Exited)
+				if r.Exit.Code == nil || *r.Exit.Code == 0 {
+					w.Errorf("the exit is %v", r.Exit)
+				}
+				if (r.Output == "") != test.lost {
+					w.Errorf("the output is %q", r.Output)
+				}
+			})
+		})
+	}
+}
+
+// A terminal whose id is a number is shown, read, killed and released as any.
+func TestNumberAsTerminalID(t *testing.T) {
+	n := 0
+	k := client
+	k.client.Memterm = &memterm.Options{NewID: func() string { n++; return fmt.Sprint(n) }}
+	k.client.Allow = []fakeconn.Rule{fakeconn.RuleUnknown} // the audit takes no number for an id
+	in(t, k, nil, func(w *world) {
+		w.c.Inject(fakeconn.Fault{Method: acp.ClientMethodTerminalCreate, Reply: true, Edit: func(raw string) string {
+			return fakeconn.Set("result.terminalId", n)(raw)
+		}})
+		w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
+			if r, err := t.ToolCall(card("1")).Exec(ctx, line("echo x")); err != nil || r.Output != "x\n" || r.TerminalID != "1" {
+				w.Errorf("%+v, %v", r, err)
+			}
+			cmd := line("sleep 1h")
+			cmd.Timeout = time.Second
+			if r, err := t.ToolCall(card("2")).Exec(ctx, cmd); err != nil || r.Outcome != terminal.TimedOut {
+				w.Errorf("%+v, %v", r, err)
+			}
+			return done, nil
+		})
+		check(w, "released", w.c.Count(acp.ClientMethodTerminalRelease), 2)
+	})
+}

@@ -184,7 +184,7 @@ func (q *question) put(c *Call, key string) error {
 			return fmt.Errorf("bridge: the user cannot be asked: %w: %w", errors.ErrUnsupported, err)
 		}
 		return fmt.Errorf("bridge: the user was not asked: %w", err)
-	case r.Outcome.Cancelled != nil:
+	case r.Outcome.Cancelled != nil && r.Outcome.Cancelled.Outcome == outcomeCancelled:
 		// The session/cancel that this goes with may come a moment later.
 		_ = updates.Sleep(q.ctx, closedGrace)
 		return s.failure(q.ctx, fmt.Errorf("bridge: the client closed the question: %w", context.Canceled))
@@ -207,6 +207,10 @@ func (q *question) put(c *Call, key string) error {
 	}
 	return nil
 }
+
+// outcomeCancelled is the outcome of a question that the client has closed. The SDK
+// takes every outcome that it does not know for one of these.
+const outcomeCancelled = "cancelled"
 
 // codeMethodNotFound is JSON-RPC's.
 const codeMethodNotFound = -32601

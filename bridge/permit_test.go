@@ -303,6 +303,31 @@ func TestPermissionBadReply(t *testing.T) {
 	})
 }
 
+// A reply without an outcome of the protocol's allows nothing, and is not taken for
+// the end of the turn.
+func TestPermissionWithoutAnOutcome(t *testing.T) {
+	for _, result := range []any{
+		map[string]any{}, []any{}, true, "allow",
+		map[string]any{"outcome": "cancelled"}, map[string]any{"outcome": "allow"}, map[string]any{"outcome": []any{}},
+		map[string]any{"outcome": map[string]any{}},
+		map[string]any{"outcome": map[string]any{"optionId": "allow"}},
+		map[string]any{"outcome": map[string]any{"outcome": "approved", "optionId": "allow"}},
+		map[string]any{"outcome": map[string]any{"outcome": "selected", "optionId": []any{"allow"}}},
+		map[string]any{"outcome": map[string]any{"outcome": "selected", "optionId": 0}},
+	} {
+		eachUser(t, func() *user { return selects(acp.PermissionOptionKindAllowOnce) }, func(w *world, k kind, u *user) {
+			w.c.Inject(fakeconn.Fault{Method: acp.ClientMethodSessionRequestPermission, Reply: true, Result: result})
+			w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
+				if _, err := ask(ctx, t, "1", "echo", "echo x"); !errors.Is(err, acpterm.ErrBadReply) {
+					w.Errorf("%v: %v", result, err)
+				}
+				return done, nil
+			})
+			check(w, "starts", w.starts("echo"), 0)
+		})
+	}
+}
+
 // What the user allows when nobody waits any more counts for nothing: not this
 // time, and not always.
 func TestPermissionInTheGrace(t *testing.T) {

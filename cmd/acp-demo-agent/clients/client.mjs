@@ -136,7 +136,7 @@ function terminal(method, { terminalId }) {
 function newId() {
   let n = Object.keys(releases).length + 1;
   if (config.sameIds) for (n = 1; terminals.has(`terminal-${n}`); n++);
-  return `terminal-${n}`;
+  return config.numberIds ? `${n}` : `terminal-${n}`;
 }
 
 // embeds checks the terminals that an update shows, as an editor that has to
@@ -166,12 +166,14 @@ answer(create, async ({ params }) => {
   const terminalId = newId();
   terminals.set(terminalId, made);
   releases[terminalId] ??= 0;
-  return { terminalId };
+  return { terminalId: config.numberIds ? Number(terminalId) : terminalId };
 });
 answer(output, ({ params }) => terminal(output, params).output());
 answer(waitForExit, ({ params }) => terminal(waitForExit, params).exit);
 answer(kill, async ({ params }) => {
-  await terminal(kill, params).kill();
+  const found = terminal(kill, params);
+  if (config.noKill) throw RequestError.internalError({ details: "this client kills nothing" });
+  await found.kill();
   return {};
 });
 answer(release, async ({ params }) => {

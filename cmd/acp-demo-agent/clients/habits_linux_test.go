@@ -233,8 +233,8 @@ func TestLongRequest(t *testing.T) {
 	})
 }
 
-// Optional members of a wrong type cost nothing: not the initialize, not a
-// cancel, not the output and exit of a command.
+// Members of a wrong type cost nothing: not the initialize, not a cancel, not the
+// output and exit of a command, not the terminal that it runs in.
 func TestWrongTypes(t *testing.T) {
 	params := func(method, member string, value any) habits {
 		return habits{Params: map[string]map[string]any{method: {member: value}}}
@@ -257,6 +257,11 @@ func TestWrongTypes(t *testing.T) {
 			"text as exit code of wait": answer("terminal/wait_for_exit", "exitCode", "0"),
 			"_meta of a create":         answer("terminal/create", "_meta", true),
 			"_meta of a kill":           answer("terminal/kill", "_meta", "x"),
+			"a number as terminalId, text as protocolVersion": {
+				NumberIDs: true, Params: map[string]map[string]any{"initialize": {"protocolVersion": "1"}},
+			},
+			"text as truncated":      answer("terminal/output", "truncated", "false"),
+			"an object as truncated": answer("terminal/output", "truncated", map[string]any{}),
 		} {
 			s := scene{habits: h, early: true}
 			r := k.open(t, s)
@@ -275,6 +280,75 @@ func TestWrongTypes(t *testing.T) {
 			}
 			r.shut(s)
 		}
+	})
+}
+
+// A number is an output of digits, and an output of another type is none: neither
+// costs the exit. A prompt's text may be a number, too.
+func TestWrongTypesOfContent(t *testing.T) {
+	each(t, ours, func(t *testing.T, k kind) {
+		for _, test := range []struct {
+			output any
+			want   string
+		}{{7, "7"}, {[]any{"out"}, ""}} {
+			r := k.play(t, scene{prompts: []string{"!echo out; exit 3"}, habits: habits{Answers: map[string]map[string]any{
+				"terminal/output": {"output": test.output},
+			}}})
+			c := r.result("echo out; exit 3", terminal.Exited, test.want)
+			check(t, "exit code", c.report.ExitCode, new(3))
+		}
+		s := scene{}
+		r := k.open(t, s)
+		r.order(order{Method: "session/prompt", Params: map[string]any{"prompt": []any{map[string]any{"type": "text", "text": 7}}}})
+		check(t, "answers", r.answered(1), []string{"end_turn"})
+		r.shut(s)
+	})
+}
+
+// A kill that is answered with an error is followed by the release at once, whoever
+// ended the command, and it is not repeated. What runs on this host is ended here.
+func TestKillIsRefused(t *testing.T) {
+	each(t, ours, func(t *testing.T, k kind) {
+		s := scene{habits: habits{NoKill: true}, early: true}
+		r := k.open(t, s)
+		r.order(order{Prompt: "run --timeout 1s -- echo early; exec sleep 300"})
+		check(t, "answers", r.answered(1), []string{"end_turn"})
+		c := r.result("echo early; exec sleep 300", terminal.TimedOut, "early\n")
+		if !strings.Contains(c.report.Error, "(sleep 300)") {
+			t.Errorf("the error is %q, want the sleep named", c.report.Error)
+		}
+		r.order(order{Prompt: "!exec sleep 300"})
+		r.running(r.mark, "sleep 300")
+		r.order(order{Cancel: true})
+		check(t, "answers", r.answered(2), []string{"end_turn", "cancelled"})
+		r.order(order{Prompt: "bg -- exec sleep 300"})
+		r.answered(3)
+		r.order(order{Prompt: "kill t3"})
+		r.answered(4)
+		kills := 0
+		wire := r.messages()
+		for i, m := range wire {
+			if m.from != "client" || m.Error == nil || !strings.Contains(m.raw, noKill) {
+				continue
+			}
+			kills++
+			id := request(wire, "agent", *m.ID).Params.TerminalID
+			released := slices.IndexFunc(wire[i:], func(m message) bool {
+				return m.Method == "terminal/release" && m.Params.TerminalID == id
+			})
+			if released < 0 {
+				t.Errorf("%s is not released behind its kill", id)
+				continue
+			}
+			for _, m := range wire[i : i+released] {
+				if m.Method == "terminal/kill" && m.Params.TerminalID == id {
+					t.Errorf("%s is killed again", id)
+				}
+			}
+			t.Logf("%s: released %v after the error", id, wire[i+released].at.Sub(m.at))
+		}
+		check(t, "kills that were refused", kills, 3)
+		r.shut(s)
 	})
 }
 

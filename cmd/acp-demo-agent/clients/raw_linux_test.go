@@ -31,6 +31,8 @@ type habits struct {
 	NoExit    bool   `json:"noExit,omitempty"`    // and no exitStatus
 	Cuts      bool   `json:"cuts,omitempty"`      // an output over its limit begins inside a character
 	Permit    string `json:"permit,omitempty"`    // the kind of the option that the user takes
+	NumberIDs bool   `json:"numberIds,omitempty"` // the id of a terminal is a number in the answer to create
+	NoKill    bool   `json:"noKill,omitempty"`    // terminal/kill is answered with an error
 	Unread    bool   `json:"unread,omitempty"`    // nobody reads the agent's stderr
 	Link      int64  `json:"link,omitempty"`      // milliseconds that a message takes, in each direction
 	Lag       int64  `json:"lag,omitempty"`       // milliseconds after which a release is answered
@@ -313,6 +315,8 @@ func (c *rawClient) serve(method string, req terminalCall) func() (map[string]an
 			time.Sleep(time.Duration(c.habits.Lag) * time.Millisecond)
 			return map[string]any{}, nil
 		}
+	case method == "terminal/kill" && c.habits.NoKill:
+		return func() (map[string]any, error) { return nil, errors.New(noKill) }
 	case method == "terminal/kill":
 		return func() (map[string]any, error) {
 			t.kill(unix.SignalNum(c.habits.ShellOnly))
@@ -338,10 +342,18 @@ func (c *rawClient) create(req terminalCall) (map[string]any, error) {
 		}
 	}
 	id := fmt.Sprintf("terminal-%d", n)
+	answer := map[string]any{"terminalId": id}
+	if c.habits.NumberIDs {
+		id = fmt.Sprint(n)
+		answer["terminalId"] = n
+	}
 	c.terminals[id] = t
 	c.releases[id] += 0
-	return map[string]any{"terminalId": id}, nil
+	return answer, nil
 }
+
+// noKill is the error of a kill by a client that kills nothing.
+const noKill = "this client kills nothing"
 
 // A child is a process that the agent has asked for.
 type child struct {

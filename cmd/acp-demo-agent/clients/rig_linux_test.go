@@ -574,13 +574,14 @@ func (r *rig) audit(s scene) {
 		switch {
 		case m.from == "client" && m.Method == "":
 			asked := request(r.wire, "agent", *m.ID)
-			var answer struct{ TerminalID string }
-			if asked != nil && asked.Method == "terminal/create" && json.Unmarshal(m.Result, &answer) == nil && answer.TerminalID != "" {
-				if uses[answer.TerminalID] == nil {
-					uses[answer.TerminalID] = &use{}
+			var answer struct{ TerminalID any }
+			if asked != nil && asked.Method == "terminal/create" && json.Unmarshal(m.Result, &answer) == nil && answer.TerminalID != nil {
+				id := fmt.Sprint(answer.TerminalID) // some are numbers
+				if uses[id] == nil {
+					uses[id] = &use{}
 				}
-				uses[answer.TerminalID].made++
-				uses[answer.TerminalID].embedded = false
+				uses[id].made++
+				uses[id].embedded = false
 			}
 		case m.Method == "session/update":
 			for _, id := range embeds(m.Params.Update) {
