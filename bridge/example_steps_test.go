@@ -16,10 +16,16 @@ import (
 	"github.com/termbridge/termbridge/view"
 )
 
-// turn runs f as one prompt of an editor that can display terminals.
+// inTurn runs f as one prompt of an editor that can display terminals.
 func inTurn(f func(ctx context.Context, s *bridge.State, t *bridge.Turn)) {
-	editor, ctx := fakeconn.New(&fakeconn.Options{NoTerminal: true, Display: true}), context.Background()
-	b := bridge.New(editor.Conn(), editor.Init(), &bridge.Options{Local: inMemory})
+	editor := fakeconn.New(&fakeconn.Options{NoTerminal: true, Display: true})
+	inTurnOf(editor, &bridge.Options{Local: inMemory}, f)
+}
+
+// inTurnOf runs f as one prompt of an editor, and returns how that is answered.
+func inTurnOf(editor *fakeconn.Client, opts *bridge.Options, f func(context.Context, *bridge.State, *bridge.Turn)) acp.StopReason {
+	ctx := context.Background()
+	b := bridge.New(editor.Conn(), editor.Init(), opts)
 	id, err := editor.NewSession(ctx, "/work")
 	if err != nil {
 		log.Fatal(err)
@@ -28,15 +34,17 @@ func inTurn(f func(ctx context.Context, s *bridge.State, t *bridge.Turn)) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if _, err := s.Turn(ctx, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
+	answer, err := s.Turn(ctx, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
 		f(ctx, s, t)
 		return acp.PromptResponse{StopReason: acp.StopReasonEndTurn}, nil
-	}); err != nil {
+	})
+	if err != nil {
 		log.Fatal(err)
 	}
-	if err := errors.Join(b.Close(), editor.Close()); err != nil {
+	if err := errors.Join(b.Close(), editor.Close()); err != nil { // audits the wire
 		log.Fatal(err)
 	}
+	return answer.StopReason
 }
 
 func execute(id, title string) acp.SessionUpdateToolCall {
