@@ -3,9 +3,11 @@ package termbridge_test
 import (
 	"go/parser"
 	"go/token"
+	"os"
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -69,6 +71,33 @@ func TestDocsNameTests(t *testing.T) {
 			if !strings.Contains(all.String(), "func "+name[1]+"(") {
 				t.Errorf("%s names %s, which is no test", doc, name[1])
 			}
+		}
+	}
+}
+
+// TestProtocol finds the files that docs/protocol.md names, and in its first table those
+// whose comments say that they are there for the SDK in use, and no others.
+func TestProtocol(t *testing.T) {
+	page := read(t, "docs/protocol.md")
+	_, rest, _ := strings.Cut(page, "## What is here because of the SDK in use")
+	table, _, _ := strings.Cut(rest, "What 0.13 cannot send")
+	var listed, marked []string
+	for _, row := range regexp.MustCompile("(?m)^\\| `([^`]+)`").FindAllStringSubmatch(table, -1) {
+		listed = append(listed, row[1])
+	}
+	for _, file := range goFiles(t) {
+		if !strings.HasSuffix(file, "_test.go") && strings.Contains(read(t, file), "SDK 0.13") {
+			marked = append(marked, file)
+		}
+	}
+	slices.Sort(listed)
+	slices.Sort(marked)
+	if !slices.Equal(listed, marked) {
+		t.Errorf("docs/protocol.md lists %q; the comments of %q mark them", listed, marked)
+	}
+	for _, file := range regexp.MustCompile("`([a-z/-]+\\.go)`").FindAllStringSubmatch(page, -1) {
+		if _, err := os.Stat(file[1]); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 const orderWait = time.Second
 
 // Reader returns r, which is what the connection reads from the agent, with a
-// guarantee that the SDK does not give: a terminal/release and a
+// guarantee that SDK 0.13 does not give: a terminal/release and a
 // session/request_permission are handled after the updates that were sent before
 // them, or a second later if the client takes longer for these. The SDK handles
 // notifications one after the other and requests at once, so that a release can

@@ -187,7 +187,7 @@ type created struct {
 }
 
 // create sends one terminal/create and waits for the answer within bounds. The
-// request itself cannot be taken back: the SDK forgets a request whose ctx has
+// request itself cannot be taken back: SDK 0.13 forgets a request whose ctx has
 // ended, drops the late reply, and the terminal is lost.
 func (m *Manager) create(ctx context.Context, p peer, req acp.CreateTerminalRequest, tag string, hooks Hooks) (*release, error) {
 	c := &creation{peer: p, tag: tag, hooks: hooks, sent: time.Now(), answer: make(chan created, 1), over: make(chan struct{})}

@@ -16,7 +16,7 @@ import (
 // Command names it, or "".
 const Environment = "client"
 
-// maxSnapshot is the most output that is asked of a client at once: the SDK
+// maxSnapshot is the most output that is asked of a client at once: SDK 0.13
 // ends the connection at a line of 10 MiB, and a control byte grows sixfold in
 // JSON.
 const maxSnapshot = 3 << 19 // 1.5 MiB

@@ -94,7 +94,7 @@ func await[R any](p peer, ch chan reply[R], limit time.Duration) reply[R] {
 }
 
 // failure translates the error of a request. The end of the connection comes
-// first, since the SDK then cancels the contexts of its handlers too; then the
+// first, since SDK 0.13 then cancels the contexts of its handlers too; then the
 // caller's own ctx, which the SDK hides in an error of its own; then what the
 // client said.
 func (p peer) failure(ctx context.Context, method string, err error) error {

@@ -10,7 +10,7 @@ import (
 
 var errNoReader = errors.New("nobody reads the output")
 
-// A lastWriter writes to the client, and knows when that is over: the SDK drops
+// A lastWriter writes to the client, and knows when that is over: SDK 0.13 drops
 // the error of a notification or an answer, and goes on.
 //
 // What comes when the input has ended is kept for settle, which writes it in one

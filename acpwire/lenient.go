@@ -10,7 +10,7 @@ import (
 
 // The official SDKs take a message whose optional members have the wrong type,
 // as if those were absent ("x-deserialize-default-on-error" in the schema of
-// ACP). This Go SDK loses the message. So what it is given is made to fit the
+// ACP). Go SDK 0.13 loses the message. So what it is given is made to fit the
 // types that it will decode into. A member that does not fit becomes what it
 // clearly means: 5 is "5" where a string belongs, "0" is 0 where a number does.
 // An optional member without a clear meaning becomes null, which is absent. An

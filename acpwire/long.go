@@ -9,7 +9,7 @@ import (
 	"github.com/coder/acp-go-sdk"
 )
 
-// maxLine is the longest line that the SDK reads, with its end: it closes the
+// maxLine is the longest line that SDK 0.13 reads, with its end: it closes the
 // connection at one that fills its 10 MiB buffer.
 const maxLine = 10<<20 - 1
 

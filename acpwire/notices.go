@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Notifications are not left to the SDK, which closes the connection when 1,024 of
+// Notifications are not left to SDK 0.13, which closes the connection when 1,024 of
 // them wait for the agent. The agent gets them in their order, one at a time, and
 // nothing else waits for them.
 

@@ -14,10 +14,10 @@ import (
 	"github.com/termbridge/termbridge/terminal"
 )
 
-// Prompts and their cancels are not left to the SDK, whose bookkeeping is wrong
-// before 0.14: a cancel hits the prompt that is handled then, whatever the
+// Prompts and their cancels are not left to SDK 0.13, whose bookkeeping is wrong: a
+// cancel hits the prompt that is handled then, whatever the
 // client had sent before it, and of overlapping prompts every second one. What
-// follows can go when the SDK keeps the order of the wire.
+// follows can go with an SDK that keeps the order of the wire, as 0.14 does.
 
 // A session is what is known of the prompts of a session.
 type session struct {

@@ -91,7 +91,7 @@ func (c *Call) all() []*command {
 }
 
 // replayBurst is how many updates of records are sent as fast as the client
-// reads: one built on the SDK queues no more than 1,024.
+// reads: one built on SDK 0.13 queues no more than 1,024.
 const replayBurst = 512
 
 // Replay sends the card of a tool call of an earlier connection, for

@@ -24,7 +24,7 @@ func (e *GoroutineError) Error() string {
 	return fmt.Sprintf("fakeconn: %d kinds of goroutines outlive the connection:\n%s", len(e.Stacks), strings.Join(e.Stacks, "\n"))
 }
 
-// The SDK's goroutines cannot be joined, so they are found by a profiler label,
+// The goroutines of SDK 0.13 cannot be joined, so they are found by a profiler label,
 // which every goroutine inherits from the one that starts it.
 const labelName = "fakeconn"
 
