@@ -254,6 +254,7 @@ func (s *shellClient) ReleaseTerminal(_ context.Context, p acp.ReleaseTerminalRe
 }
 
 func TestARealClientThatKillsTheShellOnly(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("processes are found by a tag on Linux only in this test")
 	}

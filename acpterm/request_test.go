@@ -16,6 +16,7 @@ import (
 // Whatever a client makes of the portable form, with whatever shell, the command
 // is run once, as it is, and its input is empty although the client leaves it open.
 func TestPortableFormInRealShells(t *testing.T) {
+	t.Parallel()
 	for _, group := range []bool{false, true} {
 		testForm(t, Profile{Group: group})
 	}

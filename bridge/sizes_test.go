@@ -67,7 +67,7 @@ func TestOutputThatLeavesNoRoom(t *testing.T) {
 // one card that fits its lines: the later ones are shown, and how many are not.
 func TestHundredsOfCommandsInACall(t *testing.T) {
 	for _, k := range kinds {
-		n := 100 // the work is quadratic: each update names all its terminals
+		n := 60 // the work is quadratic: each update names all its terminals
 		if *full {
 			n = 460
 		} else if k.presentation == bridge.PresentText {

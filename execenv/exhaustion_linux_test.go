@@ -176,6 +176,7 @@ func TestOutOfDescriptors(t *testing.T) {
 
 // So it is where no process may be added, be it the watchdog or the command.
 func TestOutOfProcesses(t *testing.T) {
+	long(t)
 	attr := syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER} // a count of its own
 	if os.Getuid() == 0 {
 		attr = syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 918273, Gid: 918273}} // root has no limit

@@ -201,6 +201,7 @@ func TestInputStateNamesTheProcess(t *testing.T) {
 // A program that may not be looked into, as sudo may not, asks for a password if it
 // sleeps, and not while it computes.
 func TestInputStateOfAnotherUser(t *testing.T) {
+	long(t)
 	need(t, "stty")
 	rooted, is := nobody(t)
 	if !is {

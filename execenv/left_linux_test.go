@@ -140,6 +140,7 @@ func TestStopTreeOfSSHAgent(t *testing.T) {
 // A daemon that another user's rights protect cannot be ended. It is named: at the
 // natural end, by a stop and by Close.
 func TestDaemonOfAnotherUser(t *testing.T) {
+	long(t)
 	need(t, "setsid")
 	rooted, is := nobody(t)
 	if !is {
@@ -186,6 +187,7 @@ func TestDaemonOfAnotherUser(t *testing.T) {
 // After a Close that could not end everything, nothing stays once that is gone: no
 // goroutine, descriptor, zombie or cgroup.
 func TestNothingStaysAfterALeak(t *testing.T) {
+	long(t)
 	rooted, is := nobody(t)
 	if !is {
 		return
@@ -233,6 +235,7 @@ func TestNothingStaysAfterALeak(t *testing.T) {
 
 // What cannot be killed keeps its cgroup, which goes with it.
 func TestCgroupGoesAfterALeak(t *testing.T) {
+	long(t)
 	const freezer = "/sys/fs/cgroup/freezer"
 	if !hasCgroups(t) {
 		t.Skip("no cgroup can be had here")

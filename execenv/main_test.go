@@ -30,6 +30,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// long skips a test that waits for seconds, unless all are to run.
+func long(t *testing.T) {
+	t.Helper()
+	if !*full {
+		t.Skip("waits for seconds: -full runs it")
+	}
+}
+
 // program returns a Spec that runs the test binary as one of programs.
 func program(name string, args ...string) execenv.Spec {
 	exe, err := os.Executable()
