@@ -171,8 +171,9 @@ type Session interface {
 	Survivors() []terminal.Proc
 
 	// InputState says whether the foreground processes wait for input now, by
-	// what the system knows of them. It does not look at the output: whoever
-	// asks should see to it that it is quiet.
+	// what the system knows of them, and not before all that they have written is
+	// read. What that is does not count: whoever asks should see to it that it is
+	// quiet.
 	InputState() (terminal.State, terminal.Evidence)
 }
 

@@ -1,13 +1,16 @@
 package execenv
 
 import (
+	"cmp"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/termbridge/termbridge/terminal"
 	"golang.org/x/sys/unix"
 )
 
@@ -21,7 +24,9 @@ type absence struct {
 	run    func(func())        // runs a look
 	hangUp func() (again bool) // hangs up on whoever waits, and says whether to see what comes of it
 	heard  atomic.Bool         // output, since the last look
-	rests  atomic.Bool         // the timer is set to more than hangupQuiet
+	rests  atomic.Bool         // the timer is set to more than quiet
+
+	quiet time.Duration // how long a program may draw its screen
 
 	looks sync.Mutex // held by a look: output may call for the next one while it lasts
 	// guards following
@@ -31,23 +36,31 @@ type absence struct {
 	timer *time.Timer
 }
 
-// hangupQuiet is how long a program may draw its screen.
-const hangupQuiet = 250 * time.Millisecond
+// How long a program may draw its screen, where it is seen who waits for a key and
+// where the terminal's modes are all that shows it.
+var (
+	hangupQuiet = 250 * time.Millisecond
+	modesQuiet  = 3 * time.Second
+)
 
-// watch begins to look, if there is anything to see.
+// watch begins to look.
 func (t *ptmx) watch(s *session) {
-	if s.spec.TTY.Input || !seesInput() {
+	if s.spec.TTY.Input {
 		return
 	}
 	told := make(map[ident]bool)
-	t.absence.Store(newAbsence(s.exited, s.local.join, func() bool { return s.hangUp(told) }))
+	hangUp, quiet := s.hangUp, hangupQuiet
+	if !seesInput() {
+		hangUp, quiet = s.hangUpByModes, modesQuiet
+	}
+	t.absence.Store(newAbsence(quiet, s.exited, s.local.join, func() bool { return hangUp(told) }))
 }
 
-func newAbsence(over <-chan struct{}, run func(func()), hangUp func() bool) *absence {
-	a := &absence{over: over, run: run, hangUp: hangUp, pause: hangupQuiet}
+func newAbsence(quiet time.Duration, over <-chan struct{}, run func(func()), hangUp func() bool) *absence {
+	a := &absence{over: over, run: run, hangUp: hangUp, quiet: quiet, pause: quiet}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.timer = time.AfterFunc(hangupQuiet, func() { a.run(a.look) })
+	a.timer = time.AfterFunc(quiet, func() { a.run(a.look) })
 	return a
 }
 
@@ -60,7 +73,7 @@ func (a *absence) wake() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.rests.Swap(false) {
-		a.timer.Reset(hangupQuiet)
+		a.timer.Reset(a.quiet)
 	}
 }
 
@@ -75,7 +88,7 @@ func (a *absence) look() {
 	defer a.looks.Unlock()
 	a.rests.Store(true)
 	if a.heard.Swap(false) || a.hangUp() {
-		a.pause = hangupQuiet
+		a.pause = a.quiet
 	} else {
 		a.pause *= 2
 	}
@@ -110,8 +123,52 @@ func (s *session) hangUp(told map[ident]bool) (again bool) {
 	return again
 }
 
+// hangUpByModes is hangUp where nothing shows who waits. A program that takes its
+// terminal out of its first modes is about to read keys from it. When it has been
+// quiet since, the youngest process is told first: a pager or an editor is younger
+// than what started it. The modes of one that has ended are taken back: who follows
+// has not set them.
+func (s *session) hangUpByModes(told map[ident]bool) (again bool) {
+	if in := s.input(); in.byModes().Certainty == terminal.NoCertainty {
+		return false
+	}
+	s.walk.Lock()
+	defer s.walk.Unlock()
+	s.stopMu.Lock()
+	t := s.tree()
+	s.stopMu.Unlock()
+	t.leaders[s.child.pid] = true
+	members := t.search()
+	if len(members) == 0 { // it is not seen who is there: all are told, as the kernel does
+		s.term.resetModes()
+		return s.SignalGroup(unix.SIGHUP) == nil
+	}
+	if i := slices.IndexFunc(members, func(p proc) bool { return told[p.ident] }); i >= 0 {
+		members[i].signal(unix.SIGKILL)
+		return true
+	}
+	if len(told) > 0 {
+		clear(told)
+		s.term.resetModes()
+		return true
+	}
+	youngest := slices.MaxFunc(members, func(p, q proc) int {
+		return cmp.Or(cmp.Compare(p.start, q.start), cmp.Compare(p.pid, q.pid))
+	})
+	told[youngest.ident] = true
+	youngest.signal(unix.SIGHUP)
+	youngest.signal(unix.SIGCONT)
+	return true
+}
+
+// resetModes gives the terminal the modes that it had in the beginning.
+func (t *ptmx) resetModes() {
+	t.control(func(fd int) error { return unix.IoctlSetTermios(fd, setTermios, t.first) })
+}
+
 // seesInput reports whether the kernel tells what the agent's processes wait for.
-// Where it does not, a terminal without input is one that cannot be read.
+// Where it does not, a terminal without input is one that cannot be read, and its
+// modes are what shows that a program waits for a key.
 var seesInput = sync.OnceValue(func() bool {
 	if ownProcfs() != nil {
 		return false

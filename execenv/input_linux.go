@@ -29,6 +29,9 @@ import (
 //     with the pipe.
 //   - One that may not be looked into (sudo) and sleeps, while the terminal
 //     does not echo lines, asks for a password: likely.
+//   - Where nothing shows what processes do (no /proc, gVisor), a terminal that
+//     gives single keys, or does not echo lines, is all that can be seen of such a
+//     wait: likely. Who reads lines, or a pipe, cannot be seen there.
 //
 // What is on the screen does not count: a program that prints "Password: "
 // and computes does not wait. The caller knows whether output is quiet.
@@ -38,10 +41,42 @@ func (s *session) InputState() (terminal.State, terminal.Evidence) {
 		return terminal.Finished, terminal.Evidence{Certainty: terminal.Certain, Reason: s.Exit().String()}
 	default:
 	}
+	state, evidence := s.inputState()
+	if state == terminal.Waiting && slices.ContainsFunc(s.streams, (*stream).pending) {
+		return terminal.Working, terminal.Evidence{Certainty: terminal.NoCertainty, Reason: "its output is not read to the end"}
+	}
+	return state, evidence
+}
+
+// inputState is InputState of a process that runs.
+func (s *session) inputState() (terminal.State, terminal.Evidence) {
+	if !seesInput() {
+		in := s.input()
+		e := in.byModes()
+		if e.Certainty == terminal.NoCertainty {
+			return terminal.Working, e
+		}
+		if e.Proc.PID = s.foregroundGroup(); ownProcfs() == nil {
+			e.Proc = ident{pid: e.Proc.PID}.describe()
+		}
+		e.Prompt = e.Proc.PID == s.child.pid && isShell(append([]string{s.spec.Path}, s.spec.Args...))
+		return terminal.Waiting, e
+	}
 	for _, w := range s.waiting() {
 		return terminal.Waiting, w.Evidence
 	}
 	return terminal.Working, terminal.Evidence{Certainty: terminal.NoCertainty}
+}
+
+// byModes returns what the terminal's modes show of somebody who waits for input.
+func (in input) byModes() terminal.Evidence {
+	switch {
+	case !in.lines:
+		return terminal.Evidence{Certainty: terminal.Likely, Reason: "the terminal gives single keys"}
+	case !in.echo:
+		return terminal.Evidence{Certainty: terminal.Likely, Reason: "the terminal does not echo", Secret: true}
+	}
+	return terminal.Evidence{Certainty: terminal.NoCertainty, Reason: "the system does not show what processes wait for"}
 }
 
 // A waiter is a process that waits for input.
@@ -74,6 +109,7 @@ type input struct {
 }
 
 func (s *session) input() (in input) {
+	in.lines, in.echo = true, true
 	switch {
 	case s.term != nil:
 		in.links = []string{s.term.otherEnd()}
@@ -98,14 +134,7 @@ func (s *session) input() (in input) {
 // foreground returns the processes in the foreground: those of the terminal's
 // foreground group; without such a terminal all that the process started.
 func (s *session) foreground() []proc {
-	pgid := 0
-	if s.term != nil && s.spec.TTY.Input {
-		s.term.control(func(fd int) (err error) {
-			pgid, err = foreground(fd)
-			return err
-		})
-	}
-	pid := s.child.pid
+	pgid, pid := s.foregroundGroup(), s.child.pid
 	belongs := func(p proc) bool {
 		return !p.dead && (pgid > 0 && p.pgid == pgid || pgid <= 0 && p.sid == pid)
 	}
@@ -120,6 +149,18 @@ func (s *session) foreground() []proc {
 		found = slices.DeleteFunc(allProcs(), func(p proc) bool { return !belongs(p) })
 	}
 	return found
+}
+
+// foregroundGroup returns the group in the foreground of a terminal that is the
+// session's, else 0.
+func (s *session) foregroundGroup() (pgid int) {
+	if s.term != nil && s.spec.TTY.Input {
+		s.term.control(func(fd int) (err error) {
+			pgid, err = foreground(fd)
+			return err
+		})
+	}
+	return pgid
 }
 
 // children returns the children of a process, or nothing.

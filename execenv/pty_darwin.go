@@ -85,7 +85,7 @@ func (l *Local) openTerminal(tty TTY) (*ptmx, *os.File, error) {
 	}
 	side, err := os.OpenFile(held.Name(), flag|syscall.O_NOCTTY, 0)
 	if err == nil {
-		err = setModes(int(held.Fd()))
+		_, err = setModes(int(held.Fd()))
 	}
 	if err == nil {
 		size := tty.Size

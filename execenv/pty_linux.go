@@ -14,7 +14,10 @@ import (
 
 // A ptmx is the agent's side of a pseudo-terminal: its master, non-blocking and
 // in the runtime's poller. Nothing here calls Fd, which would end that.
-type ptmx struct{ *stream }
+type ptmx struct {
+	*stream
+	first *unix.Termios // the modes in the beginning
+}
 
 // leave is called when the process has exited.
 func (t *ptmx) leave() {
@@ -120,7 +123,8 @@ func (l *Local) openTerminal(tty TTY) (_ *ptmx, side *os.File, err error) {
 	if unreadable {
 		unix.Fchmod(slave, 0o200) // which root does not feel
 	}
-	if err := setModes(slave); err != nil {
+	first, err := setModes(slave)
+	if err != nil {
 		side.Close()
 		return nil, nil, fmt.Errorf("set modes: %w", err)
 	}
@@ -128,7 +132,7 @@ func (l *Local) openTerminal(tty TTY) (_ *ptmx, side *os.File, err error) {
 		// An end of the file: for whoever reads a line, and for whoever polls it.
 		unix.Write(master, []byte{lineedit.Default.EOF})
 	}
-	return &ptmx{&stream{local: l, f: f, terminal: true}}, side, nil
+	return &ptmx{&stream{local: l, f: f, terminal: true}, first}, side, nil
 }
 
 // openPeer opens the other side without a path, which may mean another terminal

@@ -15,15 +15,15 @@ import (
 )
 
 // setModes: no CR is put before LF, which costs five sixths of the speed of
-// short lines and says nothing to a reader; erasing knows UTF-8.
-func setModes(slave int) error {
+// short lines and says nothing to a reader; erasing knows UTF-8. It returns the modes.
+func setModes(slave int) (*unix.Termios, error) {
 	t, err := unix.IoctlGetTermios(slave, getTermios)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	t.Oflag &^= unix.ONLCR
 	t.Iflag |= unix.IUTF8
-	return unix.IoctlSetTermios(slave, setTermios, t)
+	return t, unix.IoctlSetTermios(slave, setTermios, t)
 }
 
 // openNull opens /dev/null, for a process.

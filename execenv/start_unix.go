@@ -220,10 +220,13 @@ func (c *child) abandon() {
 }
 
 // hungUp reports whether nobody holds the other end of a pipe or a terminal.
-func hungUp(fd int) bool {
-	fds := []unix.PollFd{{Fd: int32(fd)}}
+func hungUp(fd int) bool { return polls(fd, unix.POLLHUP) }
+
+// polls reports whether a descriptor has an event.
+func polls(fd int, event int16) bool {
+	fds := []unix.PollFd{{Fd: int32(fd), Events: event}}
 	n, err := unix.Poll(fds, 0)
-	return err == nil && n == 1 && fds[0].Revents&unix.POLLHUP != 0
+	return err == nil && n == 1 && fds[0].Revents&event != 0
 }
 
 func isHangup(err error) bool { return errors.Is(err, syscall.EIO) }

@@ -24,6 +24,7 @@ type stream struct {
 	closed   atomic.Bool // for the caller
 	delivery atomic.Pointer[delivery]
 
+	inHand  atomic.Bool             // what was read is not with the caller yet
 	absence atomic.Pointer[absence] // of a terminal without input
 
 	holding atomic.Bool // theirs is open, and only held

@@ -35,6 +35,7 @@ func (s *stream) copy(w io.Writer) (written int64, err error) {
 		case nil:
 			n, err := w.Write(p)
 			written += int64(n)
+			s.inHand.Store(false)
 			if err != nil {
 				return written, err
 			}
@@ -92,6 +93,7 @@ func (r *reader) read(fd uintptr) bool {
 	if r.buf == nil {
 		r.buf = r.buffers().Get().(*[]byte)
 	}
+	r.inHand.Store(true)
 	for {
 		r.n, r.err = unix.Read(int(fd), *r.buf)
 		if !errors.Is(r.err, unix.EINTR) {
@@ -99,6 +101,7 @@ func (r *reader) read(fd uintptr) bool {
 		}
 	}
 	if errors.Is(r.err, unix.EAGAIN) {
+		r.inHand.Store(false)
 		r.drop()
 		return false
 	}
@@ -166,6 +169,7 @@ func (s *stream) ready() {
 	}
 	var buf [256]byte
 	n, err := 0, os.ErrClosed
+	s.inHand.Store(true)
 	s.control(func(fd int) { n, err = unix.Read(fd, buf[:]) })
 	if n == 0 && err == nil || isHangup(err) {
 		s.ended.Store(true)
@@ -175,6 +179,12 @@ func (s *stream) ready() {
 	s.note()
 	s.control(s.local.poller.leave)
 	s.pump(d, bytes.Clone(buf[:max(n, 0)]))
+}
+
+// pending reports whether there is output that the caller has not got.
+func (s *stream) pending() (is bool) {
+	s.control(func(fd int) { is = polls(fd, unix.POLLIN) })
+	return is || s.inHand.Load() // in this order: a read has it in hand before it takes it
 }
 
 // pump delivers what was read already, and then the rest, in a goroutine. It
@@ -187,6 +197,7 @@ func (s *stream) pump(d *delivery, first []byte) {
 		if len(first) > 0 {
 			_, err = d.w.Write(first)
 		}
+		s.inHand.Store(false)
 		if err == nil {
 			_, err = s.copy(d.w) // the process's end is held until its exit
 		}

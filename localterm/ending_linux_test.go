@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -88,7 +89,7 @@ func TestCloseWhileAForeignerHolds(t *testing.T) {
 	modes(t, func(t *testing.T, tty bool) {
 		m := localterm.New(nil)
 		term := start(t, m, terminal.Command{Line: "echo $$; exec sleep 60", TTY: tty})
-		file, err := os.OpenFile(fmt.Sprintf("/proc/%s/fd/1", strings.TrimSpace(read(t, term, "\n"))), os.O_WRONLY, 0)
+		file, err := os.OpenFile(fmt.Sprintf("/proc/%s/fd/1", strings.TrimSpace(read(t, term, "\n"))), os.O_WRONLY|syscall.O_NOCTTY, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

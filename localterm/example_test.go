@@ -45,7 +45,7 @@ func ExampleManager_Start_input() {
 	m := localterm.New(nil)
 	defer m.Close()
 
-	t, err := m.Start(ctx, terminal.Command{Line: "stty -echo; echo ready; cat", TTY: true, Stdin: true})
+	t, err := m.Start(ctx, terminal.Command{Line: "stty -echo 2>&-; echo ready; cat", TTY: true, Stdin: true})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -60,7 +60,7 @@ func ExampleManager_Start_input() {
 		fmt.Print(out.Text)
 	}
 	if err == nil {
-		_, err = t.WriteInput(ctx, "\x04") // Ctrl-D at the start of a line ends the input
+		err = t.(terminal.InputCloser).CloseInput(ctx) // as Ctrl-D does
 	}
 	if err == nil {
 		_, err = terminal.Wait(ctx, t)

@@ -60,6 +60,7 @@ func TestIdle(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts 500 processes")
 	}
+	need(t, "/proc/self/status")
 	const n = 500
 	m := localterm.New(&localterm.Options{MaxTerminals: n, Grace: 10 * time.Second})
 	defer m.Close()

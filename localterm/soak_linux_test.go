@@ -60,6 +60,7 @@ func TestSoak(t *testing.T) {
 	case testing.Short():
 		t.Skip("starts hundreds of processes")
 	}
+	need(t, "/proc/self/fd")
 	commands := []terminal.Command{
 		{Line: "echo out; echo err >&2"},
 		{Args: []string{"/bin/true"}, TTY: true},

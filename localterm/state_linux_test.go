@@ -3,6 +3,7 @@ package localterm_test
 import (
 	"context"
 	"errors"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -40,22 +41,29 @@ func TestWaitState(t *testing.T) {
 		pipes      bool
 		certainty  terminal.Certainty
 		secret     bool
-		answer     string // if it waits again after that
+		answer     string             // if it waits again after that
+		byModes    terminal.Certainty // where the terminal's modes are all that is to be seen
 	}{
-		"cat":              {"cat", "exec cat", false, terminal.Certain, false, "a\n"},
-		"cat, pipes":       {"cat", "exec cat", true, terminal.Certain, false, "a\n"},
-		"cat, silent":      {"cat", "exec cat >/dev/null", true, terminal.Certain, false, "a\n"},
-		"questions":        {"sh", `printf 'name? '; read x; printf 'age? '; read y; printf 'size? '; read z`, false, terminal.Certain, false, "a\n"},
-		"password":         {"sh", `stty -echo; printf 'Password: '; read x; printf '\nagain: '; read x`, false, terminal.Certain, true, "a\n"},
-		"computes first":   {"sh", `printf '> '; sleep 0.5; read x`, false, terminal.Certain, false, ""},
-		"shell":            {"bash", "exec bash --norc --noprofile -i", false, terminal.Likely, false, "echo a\n"},
-		"shell, a command": {"bash", "exec bash --norc --noprofile -i", false, terminal.Likely, false, "sleep 0.5\n"},
-		"editor":           {"vim", "exec vim -u NONE -n", false, terminal.Likely, false, "ia\x1b"},
-		"pager":            {"less", "seq 1000 | less", false, terminal.Certain, false, " "},
+		"cat":              {"cat", "exec cat", false, terminal.Certain, false, "a\n", ""},
+		"cat, pipes":       {"cat", "exec cat", true, terminal.Certain, false, "a\n", ""},
+		"cat, silent":      {"cat", "exec cat >/dev/null", true, terminal.Certain, false, "a\n", ""},
+		"questions":        {"sh", `printf 'name? '; read x; printf 'age? '; read y; printf 'size? '; read z`, false, terminal.Certain, false, "a\n", ""},
+		"password":         {"sh", `stty -echo; printf 'Password: '; read x; printf '\nagain: '; read x`, false, terminal.Certain, true, "a\n", terminal.Likely},
+		"computes first":   {"sh", `printf '> '; sleep 0.5; read x`, false, terminal.Certain, false, "", ""},
+		"shell":            {"bash", "exec bash --norc --noprofile -i", false, terminal.Likely, false, "echo a\n", terminal.Likely},
+		"shell, a command": {"bash", "exec bash --norc --noprofile -i", false, terminal.Likely, false, "sleep 0.5\n", terminal.Likely},
+		"editor":           {"vim", "exec vim -u NONE -n", false, terminal.Likely, false, "ia\x1b", terminal.Likely},
+		"pager":            {"less", "seq 1000 | less", false, terminal.Certain, false, " ", terminal.Likely},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			need(t, test.need)
+			if _, err := os.ReadFile("/proc/self/syscall"); err != nil {
+				if test.byModes == "" {
+					need(t, "/proc/self/syscall") // shows who reads lines
+				}
+				test.certainty = test.byModes
+			}
 			m := newManager(t, nil)
 			term := start(t, m, terminal.Command{Line: test.line, TTY: !test.pipes, Stdin: true}).(stated)
 			check := func(cursor int64) {
@@ -104,6 +112,9 @@ func TestNeverWaiting(t *testing.T) {
 			mode := map[bool]string{false: "pipes", true: "tty"}[tty]
 			t.Run(name+"/"+mode, func(t *testing.T) {
 				t.Parallel()
+				if name == "no echo" {
+					need(t, "/proc/self/syscall") // else that is how a password is asked for
+				}
 				m := newManager(t, nil)
 				cmd := terminal.Command{Line: line, TTY: tty, Stdin: true}
 				if !tty {
@@ -126,6 +137,7 @@ func TestNeverWaiting(t *testing.T) {
 // A waiter is woken soon after the command began to wait: 200 ms are promised,
 // on a machine that is not too busy to count.
 func TestWaitStateWakesSoon(t *testing.T) {
+	need(t, "/proc/self/syscall")
 	m := newManager(t, nil)
 	best := bound
 	for range 10 {

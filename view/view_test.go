@@ -3,6 +3,7 @@ package view_test
 import (
 	"context"
 	"io"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -66,7 +67,19 @@ func start(t *testing.T, m terminal.Manager, cmd terminal.Command) terminal.Term
 	if err != nil {
 		t.Fatal(err)
 	}
+	if cmd.TTY && !term.Info().Command.TTY {
+		lacks(t, "/dev/ptmx that is one")
+	}
 	return term
+}
+
+// lacks fails or skips a test that needs what is not here.
+func lacks(t *testing.T, what string) {
+	t.Helper()
+	if os.Getenv("TERMBRIDGE_REAL") != "" {
+		t.Fatalf("there is no %s", what)
+	}
+	t.Skipf("there is no %s", what)
 }
 
 // wait waits for the end of a command, for long enough.

@@ -1,6 +1,7 @@
 package view_test
 
 import (
+	"os"
 	"testing"
 	"time"
 
@@ -28,6 +29,9 @@ func TestWaitForInputOfProcesses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if _, err := os.ReadFile("/proc/self/syscall"); err != nil && test.certainty == terminal.Certain {
+				lacks(t, "/proc/self/syscall, which shows who reads lines")
+			}
 			m := localterm.New(nil)
 			defer m.Close()
 			term := start(t, m, terminal.Command{Line: test.line, TTY: true, Stdin: true})
@@ -44,9 +48,12 @@ func TestWaitForInputOfProcesses(t *testing.T) {
 
 // The record of a real command tells the two streams apart, and what it waits for.
 func TestRecordOfAProcess(t *testing.T) {
+	if _, err := os.ReadFile("/proc/self/syscall"); err != nil {
+		lacks(t, "/proc/self/syscall, which shows who reads")
+	}
 	m := localterm.New(nil)
 	defer m.Close()
-	term := start(t, m, terminal.Command{Line: "echo out; sleep 0.3; printf 'name? ' >&2; read x", Stdin: true})
+	term := start(t, m, terminal.Command{Line: "echo out; sleep 1; printf 'name? ' >&2; read x", Stdin: true})
 	ev, err := view.WaitFor(t.Context(), term, view.Until{Input: true, Record: true})
 	if err != nil || ev.Reason != view.ByInput {
 		t.Fatalf("%s, %v", ev.Reason, err)
@@ -66,7 +73,10 @@ func TestRecordOfAProcess(t *testing.T) {
 	}
 	// A wait that the time ends says what the command does then.
 	term = start(t, m, terminal.Command{Line: "printf '> '; exec cat", TTY: true, Stdin: true})
-	ev, err = view.WaitFor(t.Context(), term, view.Until{Timeout: 500 * time.Millisecond, Record: true})
+	if ev, err := view.WaitFor(t.Context(), term, view.Until{Input: true}); err != nil || ev.Reason != view.ByInput {
+		t.Fatalf("%s, %v", ev.Reason, err)
+	}
+	ev, err = view.WaitFor(t.Context(), term, view.Until{Timeout: 200 * time.Millisecond, Record: true})
 	if err != nil || ev.Reason != view.ByTimeout || ev.Record.State != terminal.Waiting || ev.Record.Reads[0].Stream != "" {
 		t.Errorf("%s, %v: %+v", ev.Reason, err, ev.Record)
 	}
