@@ -102,6 +102,41 @@ func TestProtocol(t *testing.T) {
 	}
 }
 
+// TestLinks follows each link from a document to another file of the repository, and to
+// a heading in it.
+func TestLinks(t *testing.T) {
+	docs, err := filepath.Glob("docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	headings := func(file string) (anchors []string) {
+		for line := range strings.Lines(read(t, file)) {
+			if title, found := strings.CutPrefix(strings.TrimLeft(line, "#"), " "); found && strings.HasPrefix(line, "#") {
+				title = regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(strings.ToLower(strings.TrimSpace(title)), "")
+				anchors = append(anchors, strings.ReplaceAll(title, " ", "-"))
+			}
+		}
+		return anchors
+	}
+	for _, doc := range append(docs, "README.md", "CHANGELOG.md", "SECURITY.md") {
+		for _, link := range regexp.MustCompile(`\]\(([^)\s]+)\)`).FindAllStringSubmatch(read(t, doc), -1) {
+			if strings.Contains(link[1], "://") {
+				continue
+			}
+			file, anchor, _ := strings.Cut(link[1], "#")
+			target := doc
+			if file != "" {
+				target = path.Join(path.Dir(doc), file)
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s: %v", doc, err)
+			} else if anchor != "" && !slices.Contains(headings(target), anchor) {
+				t.Errorf("%s: no heading #%s in %s", doc, anchor, target)
+			}
+		}
+	}
+}
+
 // TestPackageDocs holds the page of each package that others import to what a reader
 // looks for: a purpose, code to copy, who owns what, and what may be called at once.
 func TestPackageDocs(t *testing.T) {

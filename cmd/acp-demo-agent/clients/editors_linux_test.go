@@ -47,6 +47,10 @@ type place struct {
 
 func newPlace(t *testing.T) *place {
 	t.Helper()
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("skipped: it is about other programs, and runs without -short")
+	}
 	path, err := buildAgent()
 	if err != nil {
 		t.Fatal(err)
