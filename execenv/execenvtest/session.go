@@ -233,6 +233,7 @@ func caseSurvivors(h *harness) {
 var terminalCases = []testCase{
 	{"terminal/size", "a terminal has the size of the Spec, and Resize tells the process", caseSize},
 	{"terminal/input", "a terminal with input echoes, edits lines and ends input by Ctrl-D", caseTerminalInput},
+	{"terminal/keys", "every key reaches the process as it is typed, whatever the launcher's own keys are", caseKeys},
 	{"terminal/interrupt", "Ctrl-C and SignalGroup reach the foreground", caseInterrupt},
 	{"terminal/no input", "a terminal without input is an output only, and reading it meets the end", caseNoInput},
 	{"terminal/output", "all that is written to a terminal is read, with LF at the ends of lines", caseTerminalOutput},
@@ -268,8 +269,8 @@ func caseSize(h *harness) {
 func caseTerminalInput(h *harness) {
 	r := h.tty(`[ -t 0 ] && echo tty; cat; echo end`, true)
 	r.until("tty\n")
-	io.WriteString(r.term, "hj\x7fi\n")
-	r.until("hi\nhi\n"[3:]) // what cat writes
+	io.WriteString(r.term, "hé\x7fi\n") // a whole character is erased
+	r.until("hi\nhi\n"[3:])             // what cat writes
 	io.WriteString(r.term, "\x04")
 	if out := r.rest(); !strings.HasSuffix(out, "hi\nend\n") {
 		h.Errorf("got %s", show(out))
@@ -278,6 +279,18 @@ func caseTerminalInput(h *harness) {
 	if limit := r.term.CanonicalLimit(); limit < 0 {
 		h.Errorf("CanonicalLimit: %d", limit)
 	}
+}
+
+func caseKeys(h *harness) {
+	h.has("stty", "dd", "od")
+	r := h.tty(`stty raw -echo; echo ready; i=0; while [ $i -lt 7 ]; do dd bs=1 count=1 2>/dev/null | od -An -tx1; i=$((i+1)); done`, true)
+	r.until("ready")
+	// Those of docker to detach, of telnet and of ssh to leave, of a terminal to stop.
+	for _, key := range []string{"\x10", "\x11", "\x1d", "\r", "~", ".", "\x13"} {
+		io.WriteString(r.term, key)
+		r.until(fmt.Sprintf(" %02x", key))
+	}
+	h.checkExit("the process", r.exited(), 0, "")
 }
 
 func caseInterrupt(h *harness) {

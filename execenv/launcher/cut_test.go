@@ -125,7 +125,7 @@ func quiet(t *testing.T, file string) {
 	}
 	for end := time.Now().Add(60 * time.Second); ; {
 		before := size()
-		time.Sleep(time.Second)
+		time.Sleep(500 * time.Millisecond)
 		if size() == before {
 			return
 		}
@@ -396,4 +396,38 @@ func TestCloseDuringAStart(t *testing.T) {
 			t.Errorf("Start: %v, want ErrClosed", err)
 		}
 	})
+}
+
+func TestStartIsAbandoned(t *testing.T) {
+	t.Parallel()
+	// A start whose context ends, at whatever moment on its way to the command, returns
+	// then, and leaves nothing at the place.
+	slow := launcher.Launcher{Name: "slow", Argv: func(r launcher.Run) []string {
+		if r.Supervisor {
+			return r.Argv
+		}
+		return append([]string{"sh", "-c", `exec 3<&0; (sleep 0.2; exec "$@" <&3)`, "sh"}, r.Argv...)
+	}}
+	for _, l := range []launcher.Launcher{launcher.Command("env"), slow} {
+		e := newExecutor(t, l, nil)
+		if err := e.Command(t.Context(), sh("true")).Run(); err != nil {
+			t.Fatal(err) // the connection is there
+		}
+		file := filepath.Join(t.TempDir(), "beat")
+		var all sync.WaitGroup
+		for i := range 12 {
+			all.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*3*time.Millisecond)
+				defer cancel()
+				if err := e.Command(ctx, sh(beating, file)).Run(); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("%s: %v, want DeadlineExceeded", l.Name, err)
+				}
+			})
+		}
+		returns(t, "a start that is abandoned", all.Wait)
+		if n := e.State().Processes; n != 0 {
+			t.Errorf("%s: %d processes are left", l.Name, n)
+		}
+		quiet(t, file)
+	}
 }

@@ -90,19 +90,25 @@ func explainSSH(text string) error {
 }
 
 // Docker runs commands in a running container, by docker exec.
-func Docker(container string) Launcher { return containers("docker", container) }
+func Docker(container string) Launcher {
+	// docker has no word for "no such keys": nobody types these.
+	return containers("docker", container, "--detach-keys", strings.Repeat("ctrl-_,ctrl-^,", 8)+"ctrl-_")
+}
 
 // Podman runs commands in a running container, by podman exec.
-func Podman(container string) Launcher { return containers("podman", container) }
+func Podman(container string) Launcher { return containers("podman", container, "--detach-keys=") }
 
-func containers(program, container string) Launcher {
+// containers returns the launcher of a program like docker. On a terminal such a
+// program holds Ctrl-P back, and leaves the command at Ctrl-P Ctrl-Q, unless other
+// keys do that.
+func containers(program, container string, noDetach ...string) Launcher {
 	return Launcher{
 		Name:    program + " " + container,
 		Explain: explainContainer,
 		Argv: func(r Run) []string {
 			argv := []string{program, "exec", "-i"}
 			if r.TTY {
-				argv = append(argv, "-t")
+				argv = append(append(argv, "-t"), noDetach...)
 			}
 			return append(append(argv, container), r.Argv...)
 		},

@@ -249,7 +249,6 @@ func (p *process) start() (err error) {
 		return err
 	}
 	if err := p.e.enter(p); err != nil {
-		p.force(0)
 		p.abandon()
 		return err
 	}
@@ -257,11 +256,8 @@ func (p *process) start() (err error) {
 	case <-p.begun:
 	case <-p.over:
 	case <-ctx.Done():
-		p.StopTree(0)
 		p.abandon()
-		if !isClosed(p.begun) || p.refused != nil {
-			return context.Cause(ctx)
-		}
+		return context.Cause(ctx)
 	}
 	if isClosed(p.begun) {
 		if p.refused != nil {
@@ -281,11 +277,40 @@ func (p *process) start() (err error) {
 	return p.e.explain(p.complaint(), &tailText{}, p.inner.Exit().String())
 }
 
-// abandon waits for the end of a process whose Start fails. Its outputs are read to
-// nowhere, since nobody has them yet.
+// abandon ends a process whose Start fails, and waits for its end. The outputs are
+// read to nowhere, since nobody has them yet. The wrapper may be anywhere on its way
+// to the command: so the supervisor is asked more than once.
 func (p *process) abandon() {
 	p.drop()
+	if p.input != nil {
+		p.input.Close() // without a header the wrapper runs nothing
+	}
+	if p.stopUntil(p.over, time.Second) {
+		return
+	}
+	p.force(0)
 	<-p.over
+	p.e.background.Go(func() { p.stopUntil(p.conn.begin.Done(), request) })
+}
+
+// stopUntil stops what runs there, again and again, until a channel is closed, and
+// returns whether it was in that time. A connection that ends kills all.
+func (p *process) stopUntil(done <-chan struct{}, limit time.Duration) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	for {
+		if p.conn.blind {
+			<-ctx.Done()
+		}
+		_, _ = p.conn.ask(ctx, "S", p.id, "0")
+		select {
+		case <-done:
+			return true
+		case <-ctx.Done():
+			return false
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
 }
 
 // drop ends both outputs.
@@ -316,7 +341,7 @@ func (p *process) launch() error {
 	if dir == "" {
 		dir = p.e.opts.Dir
 	}
-	head := header(dir, p.tag, p.spec.Env.Explicit(), append([]string{p.spec.Path}, p.spec.Args...))
+	head := header(dir, p.spec.TTY, p.tag, p.spec.Env.Explicit(), append([]string{p.spec.Path}, p.spec.Args...))
 	argv := []string{"/bin/sh", "-c", wrapper, "tb", nonce[:half], nonce[half:]}
 	spec := execenv.Spec{Env: *p.e.opts.Env, Group: true}
 	switch tty := p.spec.TTY; {

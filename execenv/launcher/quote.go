@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/termbridge/termbridge/execenv"
 	"github.com/termbridge/termbridge/internal/shellwords"
 )
 
@@ -61,10 +62,13 @@ func pieces(encoded string, size int) []string {
 	return append(words, encoded)
 }
 
-// header returns what the wrapper evaluates: the directory, the variables and
-// the words of a command, encoded for printf %b.
-func header(dir, tag string, env map[string]string, argv []string) string {
+// header returns what the wrapper evaluates: the directory, the size of a terminal,
+// the variables and the words of a command, encoded for printf %b.
+func header(dir string, tty *execenv.TTY, tag string, env map[string]string, argv []string) string {
 	var b strings.Builder
+	if tty != nil && !tty.Size.IsZero() {
+		fmt.Fprintf(&b, `_t="rows %d cols %d"; `, tty.Size.Rows, tty.Size.Cols)
+	}
 	fmt.Fprintf(&b, "_d=%s; export %s=%s; ", shellwords.Quote(dir), tagName, shellwords.Quote(tag))
 	var odd []string // names that no shell can export
 	for name, value := range env {

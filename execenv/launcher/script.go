@@ -42,7 +42,9 @@ func oneLine(script string) string {
 // without: the header is the last argument.
 //
 // The header is a text for printf %b that sets the variables of the command,
-// the directory d, and the words of the command.
+// the directory _d, the size _t of its terminal as stty takes it, and the words of
+// the command. The launcher's program may hand the size on too late, and characters
+// of many bytes are not known to each terminal.
 //
 // The command runs in the foreground, since a background process of a shell
 // ignores SIGINT. A shell that is told of a signal writes the signal's name to
@@ -67,7 +69,7 @@ case $1 in
 	(*/*) if [ -d "$1" ]; then _e EISDIR; elif [ -e "$1" ]; then [ -x "$1" ] || _e EACCES; else _e ENOENT; fi;;
 	(*) command -v -- "$1" >/dev/null 2>&1 || command -v "$1" >/dev/null 2>&1 || _e ENOENT;;
 esac;
-case $_m in (t|o) stty -onlcr 2>/dev/null;; esac;
+case $_m in (t|o) stty $_t -onlcr iutf8 2>/dev/null || stty -onlcr 2>/dev/null;; esac;
 case $_m in (t) if [ -z "$BASH_VERSION$KSH_VERSION$ZSH_VERSION$YASH_VERSION" ]; then set -m; _j=1; fi;; esac;
 if [ -p /proc/self/fd/8 ]; then exec 2>/proc/self/fd/8; _s=1; else exec 2>/dev/null; fi;
 case $_m in (t) trap _x=INT INT;; (*) trap : INT;; esac;

@@ -7,7 +7,6 @@ import (
 
 	"github.com/termbridge/termbridge/execenv"
 	"github.com/termbridge/termbridge/execenv/execenvtest"
-	"github.com/termbridge/termbridge/execenv/launcher"
 	"github.com/termbridge/termbridge/localterm"
 	"github.com/termbridge/termbridge/terminal"
 	"github.com/termbridge/termbridge/terminal/terminaltest"
@@ -37,17 +36,8 @@ func TestManager(t *testing.T) {
 	}
 	for _, p := range places() {
 		t.Run(p.name, func(t *testing.T) {
-			if p.name == "podman" {
-				t.Skip("not solved: over podman exec a resize may come too late, and the case of edited lines does not end; the suite of executors runs there")
-			}
-			place := p.get(t)
+			e := newExecutor(t, p.get(t), nil) // of all Managers: a connection is not the subject
 			limited := func(t terminaltest.T, l terminaltest.Limits) terminal.Manager {
-				e := launcher.New(place, nil)
-				t.Cleanup(func() {
-					if err := e.Close(); err != nil {
-						t.Errorf("Close: %v", err)
-					}
-				})
 				return localterm.New(&localterm.Options{
 					Executors:    map[string]execenv.Executor{"place": e},
 					MaxTerminals: l.MaxTerminals, OutputLimit: l.OutputLimit, ManagerBytes: l.ManagerBytes, WaitForSlot: l.WaitForSlot,
