@@ -150,6 +150,7 @@ func returns(t *testing.T, what string, f func()) {
 }
 
 func TestCut(t *testing.T) {
+	t.Parallel()
 	// A link that stops forwarding, at whatever moment, hangs nothing, is never a
 	// success, and leaves nothing at the place.
 	opts := &launcher.Options{LostAfter: 3 * time.Second, StartTimeout: 4 * time.Second}
@@ -409,25 +410,28 @@ func TestStartIsAbandoned(t *testing.T) {
 		return append([]string{"sh", "-c", `exec 3<&0; (sleep 0.2; exec "$@" <&3)`, "sh"}, r.Argv...)
 	}}
 	for _, l := range []launcher.Launcher{launcher.Command("env"), slow} {
-		e := newExecutor(t, l, nil)
-		if err := e.Command(t.Context(), sh("true")).Run(); err != nil {
-			t.Fatal(err) // the connection is there
-		}
-		file := filepath.Join(t.TempDir(), "beat")
-		var all sync.WaitGroup
-		for i := range 12 {
-			all.Go(func() {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*3*time.Millisecond)
-				defer cancel()
-				if err := e.Command(ctx, sh(beating, file)).Run(); !errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("%s: %v, want DeadlineExceeded", l.Name, err)
-				}
-			})
-		}
-		returns(t, "a start that is abandoned", all.Wait)
-		if n := e.State().Processes; n != 0 {
-			t.Errorf("%s: %d processes are left", l.Name, n)
-		}
-		quiet(t, file)
+		t.Run(l.Name, func(t *testing.T) {
+			t.Parallel()
+			e := newExecutor(t, l, nil)
+			if err := e.Command(t.Context(), sh("true")).Run(); err != nil {
+				t.Fatal(err) // the connection is there
+			}
+			file := filepath.Join(t.TempDir(), "beat")
+			var all sync.WaitGroup
+			for i := range 12 {
+				all.Go(func() {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*3*time.Millisecond)
+					defer cancel()
+					if err := e.Command(ctx, sh(beating, file)).Run(); !errors.Is(err, context.DeadlineExceeded) {
+						t.Errorf("%v, want DeadlineExceeded", err)
+					}
+				})
+			}
+			returns(t, "a start that is abandoned", all.Wait)
+			if n := e.State().Processes; n != 0 {
+				t.Errorf("%d processes are left", n)
+			}
+			quiet(t, file)
+		})
 	}
 }

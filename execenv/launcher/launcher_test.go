@@ -13,6 +13,7 @@ import (
 )
 
 func TestStopEndsNothingOfOthers(t *testing.T) {
+	t.Parallel()
 	// The tag of the first command is no prefix, and no pattern, of the tenth's.
 	e := newExecutor(t, launcher.Command("env"), nil)
 	var all []execenv.Session

@@ -23,7 +23,7 @@ import (
 // TestMain runs more tests at one time than there are processors: most of them
 // sleep, or wait for another machine's part of the work.
 func TestMain(m *testing.M) {
-	flag.Set("test.parallel", "8") // a flag of the command line replaces it
+	flag.Set("test.parallel", "16") // a flag of the command line replaces it
 	terminaltest.Main(m)
 }
 

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -79,6 +80,7 @@ func TestSandboxEscapes(t *testing.T) {
 	// The home directory and what is outside lie below /tmp: show them read-only.
 	policy := launcher.Policy{Read: []string{home}, Write: []string{inside}, Hide: []string{filepath.Join(home, ".ssh"), filepath.Join(home, ".netrc")}}
 	e := newExecutor(t, bubblewrap(t, policy), nil)
+	var all sync.WaitGroup
 	for _, line := range []string{
 		"echo x >/etc/escaped && echo ESCAPED",
 		"echo x >" + outside + "/x && echo ESCAPED",
@@ -103,11 +105,14 @@ func TestSandboxEscapes(t *testing.T) {
 		"exec 3>/proc/sysrq-trigger && echo ESCAPED",
 		"exec 3>/sys/kernel/uevent_helper && echo ESCAPED",
 	} {
-		out, _ := e.Command(t.Context(), sh(line)).CombinedOutput()
-		if strings.Contains(string(out), "ESCAPED") {
-			t.Errorf("%s: %s", line, show(out))
-		}
+		all.Go(func() {
+			out, _ := e.Command(t.Context(), sh(line)).CombinedOutput()
+			if strings.Contains(string(out), "ESCAPED") {
+				t.Errorf("%s: %s", line, show(out))
+			}
+		})
 	}
+	all.Wait()
 	out, err := e.Command(t.Context(), sh("echo x >"+inside+"/x && cat "+inside+"/x && echo y >/tmp/y")).CombinedOutput()
 	if err != nil || string(out) != "x\n" {
 		t.Errorf("what is allowed: %s, %v", show(out), err)
@@ -115,6 +120,7 @@ func TestSandboxEscapes(t *testing.T) {
 }
 
 func TestSandboxEndsTheTree(t *testing.T) {
+	t.Parallel()
 	// What a command starts cannot outlive its end, nor a stop, whatever it does.
 	for _, how := range []string{"stop", "natural"} {
 		t.Run(how, func(t *testing.T) {

@@ -148,7 +148,7 @@ _w() {
 };
 (
 	trap "" HUP INT QUIT TERM PIPE; trap "_b=0" USR1; _b=0; exec </dev/null >/dev/null 2>&1;
-	while [ $_b -lt $2 ]; do sleep 1; _b=$((_b+1)); kill -0 $$ || _b=99999; done;
+	while [ $_b -lt $2 ]; do (trap - TERM; exec sleep 1); _b=$((_b+1)); kill -0 $$ || _b=99999; done;
 	kill -KILL $$; _z ""
 ) & _t=$!;
 if [ -r /proc/$$/environ ]; then echo "READY $$"; else echo "READY -"; fi;

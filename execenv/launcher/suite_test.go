@@ -17,8 +17,10 @@ var everywhere = flag.Bool("everywhere", false, "run both suites at every place,
 
 func TestExecutor(t *testing.T) {
 	// An Executor keeps its contract at every place.
+	t.Parallel()
 	for i, p := range places() {
 		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
 			if i > 1 && !*everywhere {
 				t.Skip("the suite runs at two places: -everywhere runs it at all")
 			}

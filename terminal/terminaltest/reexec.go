@@ -36,7 +36,9 @@ func Main(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == marker {
 		os.Exit(be(os.Args[2:]))
 	}
-	flag.Set("test.parallel", "8") // the command line is parsed later
+	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
+		f.Value.Set("8") // the command line is parsed later
+	}
 	os.Exit(m.Run())
 }
 
