@@ -74,6 +74,11 @@ var rules = []rule{
 		reason:   "the local side serves agents that do not speak ACP, too",
 	},
 	{
+		packages: []string{"control"},
+		deny:     either(acp, local("acpterm", "localterm", "execenv"), above),
+		reason:   "it serves the terminals of any Manager, through the contract and its optional interfaces only",
+	},
+	{
 		packages: []string{"internal/vt"},
 		deny:     local("terminal", "view", "localterm", "execenv", "acpterm", "bridge", "acphost", "fakeconn", "cmd"),
 		reason:   "a screen knows bytes only",

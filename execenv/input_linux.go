@@ -93,7 +93,8 @@ func (s *session) waiting() (waiters []waiter) {
 	}
 	for _, p := range s.foreground() {
 		if e := in.evidence(p); e.Certainty != terminal.NoCertainty {
-			e.Prompt = p.pid == s.child.pid && isShell(p.words())
+			words := p.words()
+			e.Prompt = p.pid == s.child.pid && isShell(words) && !(in.lines && editsLines(words))
 			waiters = append(waiters, waiter{p, e})
 		}
 	}
@@ -260,6 +261,14 @@ func isShell(words []string) bool {
 		}
 	}
 	return true
+}
+
+// editsLines reports whether the shell of these words edits lines at its prompt by
+// itself: where the terminal does, the shell reads for a command of its own, such as
+// read.
+func editsLines(words []string) bool {
+	editors := []string{"bash", "rbash", "zsh", "fish", "tcsh", "nu", "xonsh", "elvish", "pwsh"}
+	return slices.Contains(editors, strings.TrimPrefix(path.Base(words[0]), "-")) && !slices.Contains(words, "--noediting")
 }
 
 // isFD reports whether a process's descriptor is the input.

@@ -1,8 +1,7 @@
 package vt
 
-// An attr is what of the looks of a cell tells highlighted text from other: the
-// colours of text and background, and whether they are swapped. The zero value
-// is the default.
+// An attr is how a cell looks: the colours of text and background, whether they are
+// swapped, and the style of the text. The zero value is the default.
 type attr uint32
 
 // Both colours have 13 bits: 0 is the default, then come the 256 of the palette,
@@ -11,6 +10,12 @@ const (
 	attrFg      attr = 1<<13 - 1
 	attrBg      attr = attrFg << 13
 	attrReverse attr = 1 << 26
+
+	attrBold      attr = 1 << 27
+	attrFaint     attr = 1 << 28
+	attrItalic    attr = 1 << 29
+	attrUnderline attr = 1 << 30
+	attrStrike    attr = 1 << 31
 
 	palette = 1
 	rgb     = palette + 256
@@ -35,6 +40,9 @@ func (a attr) paper() attr {
 	return fg
 }
 
+// styles are what SGR 0 to 9 switch on, and 20 more off. Nobody blinks or hides here.
+var styles = [10]attr{1: attrBold, 2: attrFaint, 3: attrItalic, 4: attrUnderline, 7: attrReverse, 9: attrStrike}
+
 // sgr applies SELECT GRAPHIC RENDITION.
 func (a attr) sgr(p *params) attr {
 	for i := 0; i < p.n; i++ {
@@ -42,10 +50,16 @@ func (a attr) sgr(p *params) attr {
 		case p.isSub(i): // of something unknown
 		case v == 0:
 			a = 0
-		case v == 7:
-			a |= attrReverse
-		case v == 27:
-			a &^= attrReverse
+		case v == 4 && i+1 < p.n && p.isSub(i+1) && p.v[i+1] == 0:
+			a &^= attrUnderline
+		case v == 21: // twice
+			a |= attrUnderline
+		case v < 10:
+			a |= styles[v]
+		case v == 22:
+			a &^= attrBold | attrFaint
+		case 23 <= v && v <= 29:
+			a &^= styles[v-20]
 		case 30 <= v && v <= 37:
 			a = a.withFg(palette + v - 30)
 		case 90 <= v && v <= 97:

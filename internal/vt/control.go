@@ -27,7 +27,7 @@ func (s *Screen) control(c byte) {
 // lineFeed moves the cursor down, and to the start of the row where that is what
 // a line feed does.
 func (s *Screen) lineFeed() {
-	if s.modes.newline || s.newline && (s.text || s.on == &s.main) {
+	if s.Returns() {
 		s.cur.x = 0
 	}
 	if s.cur.y != s.on.bottom && s.cur.y+1 < s.rows {
@@ -147,6 +147,8 @@ func (s *Screen) escape(c byte) {
 		s.reverseIndex()
 	case 'N', 'O': // SS2, SS3
 		s.cur.single = int(c-'N') + 2
+	case '=', '>': // DECKPAM, DECKPNM
+		s.console.keypad = c == '='
 	case 'n', 'o': // LS2, LS3
 		s.cur.set = int(c-'n') + 2
 	case 'c': // RIS
@@ -182,7 +184,7 @@ func (s *Screen) reset() {
 	s.clearing()
 	s.main.clear(0)
 	s.main.saved, s.main.isSaved, s.alt.saved = cursor{}, false, cursor{}
-	s.cur, s.modes, s.tabs = cursor{}, Modes{}, nil
+	s.cur, s.modes, s.console, s.tabs = cursor{}, Modes{}, console{}, nil
 	s.title, s.titles = "", nil
 }
 
@@ -192,6 +194,7 @@ func (s *Screen) softReset() {
 	s.on.saved = cursor{}
 	s.cur = cursor{x: s.cur.x, y: s.cur.y, pending: s.cur.pending}
 	s.modes = Modes{Mouse: s.modes.Mouse, newline: s.modes.newline}
+	s.console.keypad = false
 }
 
 func (s *Screen) save() { s.on.saved, s.on.isSaved = s.cur, true }
@@ -221,6 +224,10 @@ func (s *Screen) csiPrivate(c byte) {
 	switch c {
 	case 'h', 'l':
 		s.params.each(func(mode int) { s.privateMode(mode, c == 'h') })
+	case 'W': // DECST8C
+		if s.params.arg(0, 0) == 5 {
+			s.tabs = nil
+		}
 	case 'J':
 		s.eraseDisplay()
 	case 'K':
@@ -234,6 +241,8 @@ func (s *Screen) csiIntermediate(c byte) {
 	switch string([]byte{s.inter, c}) {
 	case "!p": // DECSTR
 		s.softReset()
+	case " q": // DECSCUSR
+		s.console.shape = s.params.arg(0, 0)
 	case " @": // SL
 		s.columns(func(r *row) { r.remove(0, n, s.cols, s.cur.attr) })
 	case " A": // SR
@@ -515,7 +524,13 @@ func (s *Screen) privateMode(mode int, on bool) {
 	case 25: // DECTCEM
 		s.modes.CursorHidden = !on
 	case 9, 1000, 1002, 1003:
-		s.modes.Mouse = on
+		s.modes.Mouse, s.console.mouse = on, chosen(on, mode)
+	case 1004:
+		s.console.focus = on
+	case 1005, 1006, 1015, 1016:
+		s.console.mouseForm = chosen(on, mode)
+	case 66: // DECNKM
+		s.console.keypad = on
 	case 2004:
 		s.modes.Paste = on
 	case 2026:
@@ -540,6 +555,13 @@ func (s *Screen) privateMode(mode int, on bool) {
 			}
 		}
 	}
+}
+
+func chosen(on bool, mode int) int {
+	if on {
+		return mode
+	}
+	return 0
 }
 
 // enterAlternate switches to the alternate screen, which is blank then.

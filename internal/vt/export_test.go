@@ -1,6 +1,9 @@
 package vt
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Screen returns the screen of t.
 func (t *Text) Screen() *Screen { return &t.screen }
@@ -37,4 +40,64 @@ func (s *Screen) Check() error {
 		}
 	}
 	return nil
+}
+
+// Differs returns in what s and other differ, of what Paint carries over.
+func (s *Screen) Differs(other *Screen) string {
+	grids := func(s *Screen) []*grid {
+		if s.on == &s.alt {
+			return []*grid{&s.main, &s.alt}
+		}
+		return []*grid{&s.main}
+	}
+	switch {
+	case s.Alternate() != other.Alternate():
+		return "the alternate screen"
+	case s.cur != other.cur:
+		return fmt.Sprintf("the cursor: %+v, %+v", s.cur, other.cur)
+	case s.modes != other.modes || s.console != other.console:
+		return fmt.Sprintf("modes: %+v %+v, %+v %+v", s.modes, s.console, other.modes, other.console)
+	case s.title != other.title:
+		return fmt.Sprintf("the title: %q, %q", s.title, other.title)
+	}
+	for i, g := range grids(s) {
+		o := grids(other)[i]
+		if g.top != o.top || g.bottom != o.bottom {
+			return fmt.Sprintf("the region of screen %d: %d to %d, %d to %d", i, g.top, g.bottom, o.top, o.bottom)
+		}
+		if g.isSaved && g.saved.without() != o.saved.without() {
+			return fmt.Sprintf("the saved cursor of screen %d: %+v, %+v", i, g.saved, o.saved)
+		}
+		for y, r := range g.rows {
+			for x := range s.cols {
+				if a, b := r.look(x), o.rows[y].look(x); a != b {
+					return fmt.Sprintf("row %d, column %d of screen %d: %s, %s", y, x, i, a, b)
+				}
+			}
+		}
+	}
+	for x := range s.cols {
+		if s.isTab(x) != other.isTab(x) {
+			return fmt.Sprintf("the tab stop at %d", x)
+		}
+	}
+	return ""
+}
+
+// without returns the cursor without what is not saved for long.
+func (c cursor) without() cursor {
+	c.single, c.pending = 0, false // restore clears it
+	return c
+}
+
+func (r *row) look(x int) string {
+	var c cell
+	if x < len(r.cells) {
+		c = r.cells[x]
+	}
+	text := string(c.r) + r.marks[x]
+	if c.isSpace() || c.r > 0 && width(c.r) == 0 {
+		text = " " + strings.Trim(text, "\x00 ")
+	}
+	return fmt.Sprintf("%q with %x", text, uint32(c.attr))
 }

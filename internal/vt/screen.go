@@ -18,6 +18,7 @@ type Screen struct {
 	cur       cursor
 	left      cursor // where it was when the alternate screen was entered
 	modes     Modes
+	console   console
 	tabs      []bool // stops by column; nil is each eighth
 	last      rune   // what REP repeats, if nothing came between
 	title     string
@@ -57,6 +58,15 @@ type Modes struct {
 	noWrap  bool
 	insert  bool
 	newline bool // LF returns the carriage
+}
+
+// A console is what programs switch on and off of a terminal beyond what it shows.
+type console struct {
+	keypad    bool // its keys send sequences
+	focus     bool // focus is reported
+	mouse     int  // the mode of Modes.Mouse, 0 if that is off
+	mouseForm int  // the form of its reports, 0 is the first
+	shape     int  // of the cursor (DECSCUSR)
 }
 
 // Bounds of a screen.

@@ -1,0 +1,4 @@
+package control
+
+// kernelTells reports whether the system says what a process waits for.
+const kernelTells = true

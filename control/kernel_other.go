@@ -1,0 +1,6 @@
+//go:build !linux
+
+package control
+
+// kernelTells reports whether the system says what a process waits for.
+const kernelTells = false
