@@ -72,13 +72,13 @@ func ExampleManager_Start_input() {
 	// exit code 0 <nil>
 }
 
-// A nice is an Executor of one's own around another: what it starts gives way to
-// everything else.
-type nice struct{ execenv.Executor }
+// A behind is an Executor of one's own around another: it puts a program in front of
+// each command, here env.
+type behind struct{ execenv.Executor }
 
-func (n nice) Command(ctx context.Context, spec execenv.Spec) execenv.Process {
-	spec.Path, spec.Args = "nice", append([]string{"-n", "19", spec.Path}, spec.Args...)
-	return n.Executor.Command(ctx, spec)
+func (b behind) Command(ctx context.Context, spec execenv.Spec) execenv.Process {
+	spec.Path, spec.Args = "env", append([]string{"QUEUE=night", spec.Path}, spec.Args...)
+	return b.Executor.Command(ctx, spec)
 }
 
 // Commands through an Executor of one's own. One from the ground up implements
@@ -86,11 +86,11 @@ func (n nice) Command(ctx context.Context, spec execenv.Spec) execenv.Process {
 func ExampleOptions_executors() {
 	local := execenv.NewLocal(nil)
 	defer local.Close()
-	m := localterm.New(&localterm.Options{Executors: map[string]execenv.Executor{"nice": nice{local}}})
+	m := localterm.New(&localterm.Options{Executors: map[string]execenv.Executor{"night": behind{local}}})
 	defer m.Close()
 
 	ctx := context.Background()
-	t, err := m.Start(ctx, terminal.Command{Line: "nice", Environment: "nice"})
+	t, err := m.Start(ctx, terminal.Command{Line: "echo $QUEUE", Environment: "night"})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -98,6 +98,6 @@ func ExampleOptions_executors() {
 	out, err := t.ReadOutput(ctx, 0, time.Minute)
 	fmt.Print(out.Text, err, "\n")
 	// Output:
-	// 19
+	// night
 	// <nil>
 }
