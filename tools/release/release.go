@@ -137,8 +137,13 @@ func pack(module, target string, stamp time.Time) (name string, archive []byte, 
 	return folder + ".tar.gz", b.Bytes(), err
 }
 
-// licences adds those of the modules that the programs are made of.
+// licences adds those of Go and of the modules that the programs are made of.
 func licences(module string, env []string, files map[string]string) error {
+	root, err := output(module, env, "go", "env", "GOROOT")
+	if err != nil {
+		return err
+	}
+	files["licences/go"] = filepath.Join(strings.TrimSpace(root), "LICENSE")
 	all, err := output(module, env, "go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}}={{.Dir}}{{end}}{{end}}", "./cmd/...")
 	if err != nil {
 		return err

@@ -50,7 +50,7 @@ func TestReproducible(t *testing.T) {
 
 	inside := unpack(t, archives[0], filepath.Join(dir, "unpacked"))
 	folder := strings.TrimSuffix(names[0], ".tar.gz")
-	for _, want := range append(slices.Clone(programs), append(documents, "licences/github.com_coder_acp-go-sdk")...) {
+	for _, want := range append(slices.Clone(programs), append(documents, "licences/go", "licences/github.com_coder_acp-go-sdk")...) {
 		if !slices.Contains(inside, path.Join(folder, want)) {
 			t.Errorf("no %s in %v", want, inside)
 		}
