@@ -135,7 +135,7 @@ func run(args []string) int {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
 	err = agent.Serve(ctx, os.Stdin, os.Stdout, &agent.Options{
-		Policy: policy, Shell: *shell, Ask: *ask, StateDir: stateDir, Profiles: profiles, Version: version.String(), Logger: logger,
+		Policy: policy, Shell: *shell, Ask: *ask, StateDir: stateDir, Profiles: profiles, Executors: executors, Version: version.String(), Logger: logger,
 	})
 	if err != nil {
 		if *logFile != "" {

@@ -278,6 +278,20 @@ func (b *lockedBuffer) String() string {
 	return b.b.String()
 }
 
+// An environment of --env is there for --on.
+func TestEnvironmentOfAFlag(t *testing.T) {
+	t.Parallel()
+	r := start(t, rigOptions{args: []string{"--env", "place=exec:env PLACE=there"}, terminal: true})
+	if report := r.ask("run --on place -- echo $PLACE"); report.Output != "there\n" || report.Environment != "place" {
+		t.Errorf("got %+v", report)
+	}
+	r.stdin.Close()
+	wantCode(t, r.exits(), exitOK, r.stderr)
+	if left := r.processes(); len(left) > 0 {
+		t.Errorf("left after the exit: %v", left)
+	}
+}
+
 // Both routes: commands of the agent, and terminals of the client.
 func routes(t *testing.T, f func(t *testing.T, r *rig, delegated bool)) {
 	for _, delegated := range []bool{false, true} {

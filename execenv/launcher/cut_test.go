@@ -135,6 +135,19 @@ func quiet(t *testing.T, file string) {
 	}
 }
 
+// appears waits for a file.
+func appears(t *testing.T, file string) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if _, err := os.Stat(file); err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("nothing writes %s", file)
+		}
+	}
+}
+
 func returns(t *testing.T, what string, f func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -177,12 +190,7 @@ func TestCut(t *testing.T) {
 			if err := p.Start(); err != nil {
 				t.Fatal(err)
 			}
-			for {
-				if _, err := os.Stat(file); err == nil {
-					break
-				}
-				time.Sleep(10 * time.Millisecond)
-			}
+			appears(t, file)
 			stopped := make(chan []terminal.Proc, 1)
 			if phase == "while stopping" {
 				go func() { stopped <- p.StopTree(30 * time.Second) }() // joined below
@@ -267,15 +275,8 @@ func TestAgentKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer agent.Wait()
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		if _, err := os.Stat(file); err == nil {
-			break
-		}
-		if time.Now().After(end) {
-			agent.Process.Kill()
-			t.Fatal("the agent has started nothing")
-		}
-	}
+	defer agent.Process.Kill()
+	appears(t, file)
 	if err := agent.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
