@@ -58,7 +58,7 @@ func newGroup() *group {
 		drained: make(chan struct{}),
 		running: map[*process]bool{},
 	}
-	g.leader = g.add() // a signal may come before run
+	g.leader = g.add(nil) // a signal may come before run
 	return g
 }
 
@@ -71,7 +71,19 @@ type process struct {
 	done    chan struct{} // closed when it has ended: exit is valid
 	exit    terminal.Exit
 
-	death string // the signal that closed stopped; group.mu guards it
+	// group.mu guards following
+	death   string // the signal that closed stopped
+	ignored []string
+}
+
+// ignore makes the process, and what it forks from now on, ignore signals, by their
+// names without SIG.
+func (p *process) ignore(names []string) {
+	p.group.mu.Lock()
+	defer p.group.mu.Unlock()
+	for _, name := range names {
+		p.ignored = append(p.ignored, "SIG"+name)
+	}
 }
 
 // run is the program of memterm. It returns when every process has ended.
@@ -123,7 +135,8 @@ func (g *group) program(words []string) (memterm.Program, bool) {
 	}, ok
 }
 
-func (g *group) add() *process {
+// add adds a process with the signals that its parent, if it has one, ignores.
+func (g *group) add(parent *process) *process {
 	p := &process{
 		group:   g,
 		stopped: make(chan struct{}),
@@ -132,16 +145,19 @@ func (g *group) add() *process {
 		done:    make(chan struct{}),
 	}
 	g.mu.Lock()
+	defer g.mu.Unlock()
 	g.running[p] = true
-	g.mu.Unlock()
+	if parent != nil {
+		p.ignored = slices.Clone(parent.ignored)
+	}
 	return p
 }
 
-// fork starts a process that is run.
-func (g *group) fork(run func(*process) terminal.Exit) *process {
-	p := g.add()
-	g.start(p, run)
-	return p
+// fork starts a child that is run.
+func (p *process) fork(run func(*process) terminal.Exit) *process {
+	child := p.group.add(p)
+	p.group.start(child, run)
+	return child
 }
 
 func (g *group) start(p *process, run func(*process) terminal.Exit) {
@@ -169,7 +185,7 @@ func (g *group) signal(name string, all bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for p := range g.running {
-		if !all && p != g.leader {
+		if !all && p != g.leader || slices.Contains(p.ignored, name) {
 			continue
 		}
 		if p.death == "" {
@@ -201,7 +217,7 @@ func (p *process) process(args []string, env map[string]string, stdin io.Reader)
 		if !ok {
 			return terminal.Proc{}, errors.New("no such program: " + args[0])
 		}
-		p.group.fork(func(child *process) terminal.Exit { return prog(child.process(args, env, strings.NewReader(""))) })
+		p.fork(func(child *process) terminal.Exit { return prog(child.process(args, env, strings.NewReader(""))) })
 		return terminal.Proc{Command: strings.Join(args, " ")}, nil
 	}
 	return &q

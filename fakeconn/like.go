@@ -75,6 +75,7 @@ type likeness struct {
 	mu sync.Mutex
 	// guards following
 	n         int
+	starting  int // of terminals that are in no map yet
 	counts    map[string]int
 	groups    map[string]*group
 	terminals map[string]*likeTerminal
@@ -146,7 +147,7 @@ func (l *likeness) CreateTerminal(ctx context.Context, req acp.CreateTerminalReq
 	}
 
 	l.mu.Lock()
-	live := 0
+	live := l.starting
 	for _, t := range l.terminals {
 		if t.released.IsZero() {
 			live++
@@ -157,6 +158,7 @@ func (l *likeness) CreateTerminal(ctx context.Context, req acp.CreateTerminalReq
 		return none, &acp.RequestError{Code: -32603, Message: fmt.Sprintf("more than %d terminals", b.MaxTerminals)}
 	}
 	l.n++
+	l.starting++
 	key := strconv.Itoa(l.n)
 	l.groups[key] = g
 	l.mu.Unlock()
@@ -165,6 +167,7 @@ func (l *likeness) CreateTerminal(ctx context.Context, req acp.CreateTerminalReq
 	})
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.starting--
 	if err == nil {
 		x.host = resp.TerminalId
 		resp.TerminalId = l.newID(resp.TerminalId)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -17,6 +18,7 @@ import (
 // and yes, and
 //
 //	print TEXT…         prints TEXT after its Go escapes, such as \n or \x1b
+//	printf FORMAT [ARG] prints FORMAT with its escapes, such as \n or \303, and %s or %9s for ARG
 //	fail TEXT…          prints TEXT likewise, on stderr, and exits with 1
 //	signal NAME         is ended by a signal, such as SIGKILL, that nobody sent
 //	lines N D           prints "line 1" to "line N", one every D
@@ -31,6 +33,11 @@ func Programs() map[string]memterm.Program {
 	maps.Copy(programs, map[string]memterm.Program{
 		"print": func(p *memterm.Process) terminal.Exit {
 			return write(p, unescape(p.Args[1:]))
+		},
+		"printf": func(p *memterm.Process) terminal.Exit {
+			text := unescape([]string{arg(p, 1)})
+			text = field.ReplaceAllStringFunc(text, func(s string) string { return fmt.Sprintf(s, arg(p, 2)) })
+			return write(p, text)
 		},
 		"fail": func(p *memterm.Process) terminal.Exit {
 			io.WriteString(p.Stderr, unescape(p.Args[1:]))
@@ -95,6 +102,9 @@ func Programs() map[string]memterm.Program {
 	}
 	return programs
 }
+
+// field is what printf replaces.
+var field = regexp.MustCompile(`%[0-9]*s`)
 
 // arg returns a word of the command, "" if there is none.
 func arg(p *memterm.Process, i int) string {

@@ -14,8 +14,8 @@ import (
 
 // A shell is a process that runs lines, with enough of the POSIX shell's grammar
 // to tell apart what clients make of a command: quoting, $NAME and globs, lists
-// with ; & && || and newlines, ( ), here-documents, </dev/null, exec, exit and
-// ":". A glob that is not quoted becomes the word "EXPANDED".
+// with ; & && || and newlines, ( ), here-documents, </dev/null, exec, exit, a
+// trap that ignores signals, and ":". A glob that is not quoted becomes the word "EXPANDED".
 type shell struct {
 	p      *process
 	env    map[string]string
@@ -51,7 +51,7 @@ func (sh *shell) list(list []node) {
 			fork := shell{env: maps.Clone(sh.env), stdin: strings.NewReader("")}
 			n.background = false
 			n.after = ""
-			sh.p.group.fork(func(p *process) terminal.Exit {
+			sh.p.fork(func(p *process) terminal.Exit {
 				fork.p = p
 				fork.list([]node{n})
 				return fork.exit()
@@ -78,7 +78,7 @@ func (sh *shell) command(n node) {
 	}
 	if n.sub != nil {
 		fork := shell{env: maps.Clone(sh.env), stdin: stdin}
-		sh.await(sh.p.group.fork(func(p *process) terminal.Exit {
+		sh.await(sh.p.fork(func(p *process) terminal.Exit {
 			fork.p = p
 			fork.list(n.sub)
 			return fork.exit()
@@ -103,6 +103,14 @@ func (sh *shell) command(n node) {
 	case words[0] == ":":
 		sh.status = 0
 		return
+	case words[0] == "trap" && !exec:
+		if sh.status = 0; len(words) > 1 && words[1] == "" {
+			sh.p.ignore(words[2:])
+		} else {
+			fmt.Fprintln(sh.p, "sh: trap: only '' is understood")
+			sh.status = 2
+		}
+		return
 	case words[0] == "exit" && !exec:
 		if len(words) > 1 {
 			sh.status, _ = strconv.Atoi(words[1])
@@ -124,7 +132,7 @@ func (sh *shell) command(n node) {
 		sh.end(run(sh.p)) // in the place of the shell
 		return
 	}
-	sh.await(sh.p.group.fork(run))
+	sh.await(sh.p.fork(run))
 }
 
 func (sh *shell) end(exit terminal.Exit) { sh.ended = &exit }
