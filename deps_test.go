@@ -94,6 +94,11 @@ var rules = []rule{
 		reason:   "the wire knows nothing of terminals, so that every agent can use it",
 	},
 	{
+		packages: []string{"probe"},
+		deny:     either(local("execenv", "localterm", "view"), above),
+		reason:   "a probe speaks to a client, and to nothing else",
+	},
+	{
 		packages: []string{"acphost", "fakeconn"},
 		deny:     either(under("testing"), local("bridge", "cmd")),
 		reason:   "editors and demos run them outside tests, and they show a bridge from the outside",

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/coder/acp-go-sdk"
+
+	"github.com/termbridge/termbridge/internal/text"
 )
 
 // An exam is one probe at work. What it runs, it runs through these methods, which
@@ -208,14 +210,23 @@ func (x *exam) created(r reply) (*term, error) {
 		return nil, r.err
 	}
 	var made struct {
-		TerminalID string `json:"terminalId"`
+		TerminalID json.RawMessage `json:"terminalId"`
 	}
-	if json.Unmarshal(r.result, &made) != nil || made.TerminalID == "" {
+	t := &term{x: x}
+	_ = json.Unmarshal(r.result, &made)
+	var number json.Number
+	numbered := json.Unmarshal(made.TerminalID, &t.id) != nil && json.Unmarshal(made.TerminalID, &number) == nil
+	if numbered {
+		t.id = number.String()
+	}
+	if t.id == "" {
 		return nil, errNoID
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	t := &term{x: x, id: made.TerminalID}
+	if numbered {
+		x.find(Finding{Name: "ids", Verdict: Deviates, Value: "a number", Spec: specID + " It is a string.", Detail: t.id})
+	}
 	if before := x.ids[t.id]; before != nil {
 		if !before.released {
 			x.find(Finding{Name: "ids", Verdict: Deviates, Value: "given twice", Spec: specCreate, Detail: fmt.Sprintf("%q is given again while its terminal lives", t.id)})
@@ -467,10 +478,14 @@ func (x *exam) report(f Finding) {
 	if x.over() && f.Verdict != Pass && x.ctx.Err() != nil {
 		return // it may be only that the time is up
 	}
+	f.Detail = text.Head(f.Detail, maxDetail)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.find(f)
 }
+
+// maxDetail bounds what is said of one finding, so that a report fits into an update.
+const maxDetail = 200
 
 func (x *exam) pass(name, value, detail string, args ...any) {
 	x.report(Finding{Name: name, Verdict: Pass, Value: value, Detail: fmt.Sprintf(detail, args...)})

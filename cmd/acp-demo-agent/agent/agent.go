@@ -32,6 +32,7 @@ import (
 	"github.com/termbridge/termbridge/bridge"
 	"github.com/termbridge/termbridge/execenv"
 	"github.com/termbridge/termbridge/internal/logqueue"
+	"github.com/termbridge/termbridge/probe"
 	"github.com/termbridge/termbridge/terminal"
 	"github.com/termbridge/termbridge/view"
 )
@@ -74,12 +75,14 @@ type Options struct {
 // An Agent is the agent's side of one connection.
 type Agent struct {
 	opts  Options
+	wire  *probe.Wire   // set by Serve
 	calls atomic.Int64  // tool calls so far
 	ready chan struct{} // closed by Initialize
 
 	mu sync.Mutex
 	// guards following
 	conn     acpterm.Conn
+	init     acp.InitializeRequest
 	bridge   *bridge.Bridge // nil before initialize
 	sessions map[acp.SessionId]*session
 	closed   bool
@@ -141,7 +144,8 @@ func (a *Agent) Close() error {
 // nil, what Close returned, or why out broke.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, o *Options) error {
 	a := New(o)
-	return acpwire.Serve(ctx, a, in, out, a.Close, &acpwire.Options{Logger: a.opts.Logger})
+	a.wire = probe.NewWire(in, out)
+	return acpwire.Serve(ctx, a, a.wire, a.wire, a.Close, &acpwire.Options{Logger: a.opts.Logger})
 }
 
 // Initialize implements [acp.Agent].
@@ -154,6 +158,7 @@ func (a *Agent) Initialize(_ context.Context, req acp.InitializeRequest) (acp.In
 	case a.bridge != nil:
 		return acp.InitializeResponse{}, requestError(codeInvalidRequest, "this connection is initialized already")
 	}
+	a.init = req
 	a.bridge = bridge.New(a.conn, req, &bridge.Options{
 		Policy:    a.opts.Policy,
 		Local:     a.opts.Local,

@@ -28,6 +28,7 @@ const helpText = "Each line of a prompt is one of:\n" +
 	"wait ID [--timeout 10s]    wait for the end; never ends it\n" +
 	"kill ID\n" +
 	"env                        list where commands can run\n" +
+	"probe [--save FILE]        examine how this client treats terminals\n" +
 	"help\n" +
 	"\n" +
 	"run, too:  --background-after 2s (then it goes on as bg does)\n" +

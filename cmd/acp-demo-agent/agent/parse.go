@@ -27,6 +27,7 @@ const (
 	verbWait   verb = "wait"
 	verbKill   verb = "kill"
 	verbEnv    verb = "env"
+	verbProbe  verb = "probe"
 	verbHelp   verb = "help"
 )
 
@@ -46,6 +47,7 @@ var verbs = []struct {
 	{verbWait, "wait ID [--timeout 10s]", "Wait for the end of a command"},
 	{verbKill, "kill ID", "End a command and all that it has started"},
 	{verbEnv, "env", "List where commands can run, for --on"},
+	{verbProbe, "probe [--save FILE]", "Examine how this client treats terminals"},
 	{verbHelp, "help", "Say what else can be asked"},
 }
 
@@ -78,6 +80,7 @@ type request struct {
 	wait  time.Duration    // output, screen, wait
 	text  string           // input, and what screen waits for
 	names []string         // keys
+	file  string           // probe
 
 	backgroundAfter time.Duration // run; 0 is never
 }
@@ -171,6 +174,8 @@ func (r *request) arguments(rest string) error {
 		})
 	case verbKill:
 		return r.idArguments(rest, nil)
+	case verbProbe:
+		return r.probeArguments(rest)
 	}
 	if extra := strings.TrimSpace(rest); extra != "" {
 		return fmt.Errorf("%q is one thing too many", extra)

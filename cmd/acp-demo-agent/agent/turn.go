@@ -117,6 +117,8 @@ func (t *turn) do(ctx context.Context, call *bridge.Call, req request) {
 		t.jobs(ctx, call)
 	case verbEnv:
 		t.environments(ctx, call)
+	case verbProbe:
+		t.probe(ctx, call, req)
 	case verbHelp:
 		t.end(ctx, call, helpReport(), helpText, nil, helpText)
 	default:
