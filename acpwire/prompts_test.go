@@ -261,9 +261,9 @@ func TestBadPrompts(t *testing.T) {
 		w := connect(t, nil)
 		w.send(
 			`{"jsonrpc":"2.0","id":1,"method":"session/prompt"}`,
-			`{"jsonrpc":"2.0","id":2,"method":"session/prompt","params":{"sessionId":7,"prompt":[]}}`,
+			`{"jsonrpc":"2.0","id":2,"method":"session/prompt","params":{"sessionId":{},"prompt":[]}}`,
 			`{"jsonrpc":"2.0","id":3,"method":"session/prompt","params":{"sessionId":"s"}}`,
-			`{"jsonrpc":"2.0","id":4,"method":"session/prompt","params":{"sessionId":"s","prompt":[{"type":"text","text":5}]}}`,
+			`{"jsonrpc":"2.0","id":4,"method":"session/prompt","params":{"sessionId":"s","prompt":[{"type":"text","text":{}}]}}`,
 			`{"jsonrpc":"2.0","id":5,"method":"session/prompt","params":[]}`,
 			`{"jsonrpc":"2.0","method":"session/prompt","params":{"sessionId":"s","prompt":[{"type":"text","text":"wait 1h"}]}}`,
 			`{"jsonrpc":"2.0","id":null,"method":"session/prompt","params":{"sessionId":"s","prompt":[{"type":"text","text":"wait 1h"}]}}`,
