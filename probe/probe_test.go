@@ -350,8 +350,8 @@ func TestClientsThatHangOrLie(t *testing.T) {
 			"the end":         {Disconnect: true, Reply: true, N: 3},
 			"twice":           {Twice: true, Reply: true},
 		} {
-			if method == "" && fault.Result == "null" {
-				continue // the prompt of no session
+			if everywhere := method == ""; !everywhere && !slices.Contains([]string{"no answer", "an error", "null"}, name) || everywhere && name == "an error" {
+				continue // that is enough, for the time that it takes
 			}
 			t.Run(method+": "+name, func(t *testing.T) {
 				options := func() *fakeconn.Options {
@@ -384,8 +384,8 @@ func TestClientsThatHangOrLie(t *testing.T) {
 // A cancel ends the probe, whenever it comes and however slow the client is, and
 // leaves no terminal, also none whose create was under way.
 func TestCancel(t *testing.T) {
-	for _, name := range []string{"acpx", "toad", "kotlin-sample", "jupyter"} {
-		for _, after := range []time.Duration{0, 100 * time.Millisecond, 400 * time.Millisecond, time.Second, 3 * time.Second, 8 * time.Second} {
+	for _, name := range []string{"acpx", "toad", "kotlin-sample"} {
+		for _, after := range []time.Duration{0, 100 * time.Millisecond, time.Second, 4 * time.Second} {
 			t.Run(fmt.Sprintf("%s, after %v", name, after), func(t *testing.T) {
 				run(t, func() *fakeconn.Options { return fakeconn.Like(name, nil) }, func(r *rig) {
 					ctx, cancel := context.WithTimeout(r.Context(), after)

@@ -171,7 +171,7 @@ func TestAnnouncements(t *testing.T) {
 				t.Errorf("%+v", c)
 			}
 		}
-		check(t, "names", names, []string{"run", "bg", "jobs", "output", "input", "screen", "keys", "wait", "kill", "env", "help"})
+		check(t, "names", names, []string{"run", "bg", "jobs", "output", "input", "screen", "keys", "wait", "kill", "env", "probe", "help"})
 	})
 	with(t, kinds[0], nil, func(f *fixture) {
 		f.ask("/run -- echo one", "/help", "run -- echo two")
