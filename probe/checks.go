@@ -420,7 +420,7 @@ func (x *exam) input() {
 		return
 	}
 	defer t.release()
-	if _, _, ok := t.wait().within(2 * time.Second); ok {
+	if _, _, ok := t.wait().within(x.patience(2 * time.Second)); ok {
 		x.pass("input", "empty", "")
 		return
 	}
@@ -450,7 +450,7 @@ func (x *exam) heldOutput() {
 	defer t.release()
 	start := time.Now()
 	w := t.wait()
-	_, _, ok := w.within(held / 2)
+	_, _, ok := w.within(min(x.patience(held/2), held-held/4))
 	switch {
 	case ok:
 		x.pass("held-output", "reported at the exit", "")
@@ -626,7 +626,7 @@ func (x *exam) kill() {
 	if !x.pause(100 * time.Millisecond) {
 		return
 	}
-	if o := t.outputWithin(time.Second); !o.ok && o.err == nil {
+	if o := t.outputWithin(x.patience(time.Second)); !o.ok && o.err == nil {
 		x.deviates("running-output", "waits for the end", specNoWait, "terminal/output of a command that runs is not answered within %v", time.Second)
 	} else if o.ok {
 		x.pass("running-output", "answered at once", "")
@@ -763,7 +763,7 @@ func (x *exam) release() {
 	if answered && r.err != nil {
 		x.deviates("release", "refused", specRelease, "%v", r.err)
 	}
-	_, waitErr, ok := w.within(2 * time.Second)
+	_, waitErr, ok := w.within(min(x.patience(2*time.Second), 4*time.Second))
 	switch {
 	case !answered && ok:
 		x.deviates("release", "not answered", specRelease, "no answer within %v", callBound)
@@ -774,7 +774,7 @@ func (x *exam) release() {
 	default:
 		x.pass("release", "ends it", "")
 	}
-	o, gone := x.do(acp.ClientMethodTerminalOutput, t.params(), time.Second, nil)
+	o, gone := x.do(acp.ClientMethodTerminalOutput, t.params(), x.patience(time.Second), nil)
 	switch {
 	case !gone:
 		x.unknown("released-id", "no answer")
@@ -799,7 +799,7 @@ func (x *exam) unknownID() {
 	var succeed []string
 	value := ""
 	for _, method := range []string{acp.ClientMethodTerminalOutput, acp.ClientMethodTerminalWaitForExit, acp.ClientMethodTerminalKill} {
-		r, ok := x.w.await(x.ctx, x.w.send(method, t.params()), time.Second, nil)
+		r, ok := x.w.await(x.ctx, x.w.send(method, t.params()), x.patience(time.Second), nil)
 		switch {
 		case !ok:
 			x.unknown("unknown-id", "%s is not answered", method)
@@ -823,7 +823,7 @@ func (x *exam) unknownID() {
 	defer r.term.release()
 	other := r.term.params()
 	other["sessionId"] = "termbridge-probe-no-such-session"
-	switch o, ok := x.w.await(x.ctx, x.w.send(acp.ClientMethodTerminalOutput, other), time.Second, nil); {
+	switch o, ok := x.w.await(x.ctx, x.w.send(acp.ClientMethodTerminalOutput, other), x.patience(time.Second), nil); {
 	case !ok:
 		x.unknown("wrong-session", "no answer")
 	case o.err != nil:
@@ -872,7 +872,7 @@ func (x *exam) requestIDs() {
 		return
 	}
 	t := &term{x: x, id: "termbridge-probe-no-such-terminal"}
-	if _, ok := x.w.await(x.ctx, x.w.sendAs(used, acp.ClientMethodTerminalOutput, t.params()), 2*time.Second, nil); ok {
+	if _, ok := x.w.await(x.ctx, x.w.sendAs(used, acp.ClientMethodTerminalOutput, t.params()), x.patience(2*time.Second), nil); ok {
 		x.pass("request-ids", "kept apart", "")
 	} else {
 		x.deviates("request-ids", "taken for an answer", specReply, "a request with the id %s is not answered", used)
@@ -917,7 +917,6 @@ func (x *exam) parallel() {
 		}
 	}
 	for _, t := range terms {
-		x.w.send(acp.ClientMethodTerminalKill, t.params())
 		t.release()
 	}
 	switch {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -76,6 +77,14 @@ func (x *exam) stop(why string) {
 	if x.stopped == "" {
 		x.stopped = why
 	}
+}
+
+// patience is a bound on what a client does at once: more where it, or its machine, is
+// slow.
+func (x *exam) patience(d time.Duration) time.Duration {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return d + min(5*middle(slices.Clone(x.took[acp.ClientMethodTerminalCreate])), 4*d)
 }
 
 // pause waits, and reports false when the probe is over.

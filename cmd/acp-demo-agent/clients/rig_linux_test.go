@@ -465,6 +465,7 @@ type card struct {
 	displayExit       *int
 	report            agent.ReadReport
 	hasReport         bool
+	raw               json.RawMessage // rawOutput
 }
 
 // cards returns the tool calls in the order in which they came, and everything
@@ -511,7 +512,7 @@ func (r *rig) cards() (cards []*card, said string) {
 			if err := json.Unmarshal(u.RawOutput, &c.report); err != nil {
 				r.Error(err)
 			}
-			c.hasReport = true
+			c.hasReport, c.raw = true, u.RawOutput
 		}
 	}
 	return cards, said
