@@ -11,6 +11,7 @@ import (
 // own: no walk over the processes sees the one that is forked behind it. A stop
 // ends it all the same, and in time.
 func TestStopTreeOfAChain(t *testing.T) {
+	need(t, "/proc/self/stat")
 	need(t, "setsid")
 	rounds := 1
 	if *full {
@@ -56,6 +57,7 @@ func TestStopTreeOfAChain(t *testing.T) {
 
 // What was needed for many at once is given back when few run.
 func TestDescriptorsOfMany(t *testing.T) {
+	need(t, "/proc/self/stat")
 	l := newLocal(t, nil)
 	run := func(n int) {
 		var all []*running

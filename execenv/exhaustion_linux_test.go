@@ -169,6 +169,7 @@ func exhaust(t *testing.T, resource, from int, advice string, steps int) {
 // Whatever a start opens last before there are no more descriptors: the error
 // says so and what helps, nothing is left, and the next start works.
 func TestOutOfDescriptors(t *testing.T) {
+	need(t, "/proc/self/stat")
 	if alone(t, syscall.SysProcAttr{}) {
 		exhaust(t, unix.RLIMIT_NOFILE, 3, "(ulimit -n)", 5)
 	}
@@ -176,6 +177,7 @@ func TestOutOfDescriptors(t *testing.T) {
 
 // So it is where no process may be added, be it the watchdog or the command.
 func TestOutOfProcesses(t *testing.T) {
+	need(t, "/proc/self/stat")
 	long(t)
 	attr := syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER} // a count of its own
 	if os.Getuid() == 0 {
@@ -202,6 +204,7 @@ func TestOutOfProcesses(t *testing.T) {
 // No more pseudo-terminals is an error of its own: pipes still work, and so
 // does a terminal when another has ended.
 func TestOutOfTerminals(t *testing.T) {
+	need(t, "/proc/self/stat")
 	if !alone(t, syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS}) {
 		return
 	}
@@ -252,6 +255,7 @@ func TestOutOfTerminals(t *testing.T) {
 // what still runs, so StopTree does not say that nothing does: it kills whom it
 // can reach, and once there are descriptors a second one ends the rest.
 func TestStopWithoutDescriptors(t *testing.T) {
+	need(t, "/proc/self/stat")
 	need(t, "setsid")
 	if !alone(t, syscall.SysProcAttr{}) {
 		return
@@ -279,6 +283,7 @@ func TestStopWithoutDescriptors(t *testing.T) {
 // An agent that is process 1 adopts what loses its parent. What a StopTree or a
 // Close has ended it also reaps.
 func TestAgentIsProcess1(t *testing.T) {
+	need(t, "/proc/self/stat")
 	need(t, "setsid")
 	if !alone(t, syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS}) {
 		return

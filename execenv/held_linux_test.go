@@ -108,21 +108,22 @@ func TestProgramThatIsKept(t *testing.T) {
 	}
 }
 
-// Close does not wait for a Start that the kernel holds. It names it, and when the
-// Start comes back, its process ends at once, and nothing of it stays.
-func TestCloseWhileTheKernelHoldsAStart(t *testing.T) {
+// kernelHolds returns a program and its loader. While somebody has a lease on that, the
+// kernel holds who starts the program.
+func kernelHolds(t *testing.T, program string) (prog, loader string) {
+	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "tb")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer os.RemoveAll(dir)
-	// A program whose loader has another path, of the same length at most.
-	prog, loader := filepath.Join(dir, "p"), filepath.Join(dir, "l")
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	// A copy whose loader has another path, of the same length at most.
+	prog, loader = filepath.Join(dir, "p"), filepath.Join(dir, "l")
 	var old []byte
-	copyFile(t, "/bin/sleep", prog, func(b []byte) []byte {
+	copyFile(t, program, prog, func(b []byte) []byte {
 		i := bytes.Index(b, []byte("/lib"))
 		if i < 0 || i > 4096 {
-			t.Skip("/bin/sleep has no loader that could be held")
+			t.Skipf("%s has no loader that could be held", program)
 		}
 		n := bytes.IndexByte(b[i:], 0)
 		if old = bytes.Clone(b[i : i+n]); len(loader) > n {
@@ -132,10 +133,89 @@ func TestCloseWhileTheKernelHoldsAStart(t *testing.T) {
 		return b
 	})
 	copyFile(t, string(old), loader, same)
-
 	// The thread of the start is the kernel's. The garbage collector would wait for it.
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
-	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	procs, percent := runtime.GOMAXPROCS(4), debug.SetGCPercent(-1)
+	t.Cleanup(func() { runtime.GOMAXPROCS(procs); debug.SetGCPercent(percent) })
+	return prog, loader
+}
+
+// While the kernel holds the start of the watchdog, Starts wait for it in a way that
+// their ctx and Close end, and not for long; and Close names it. When it comes back it
+// ends, and nothing of it stays.
+func TestKernelHoldsTheWatchdog(t *testing.T) {
+	need(t, "/proc/self/stat")
+	shell, loader := kernelHolds(t, "/bin/sh")
+	l0 := execenv.NewLocal(nil) // so that what the runtime opens once is open
+	l0.Command(t.Context(), sh("true")).Run()
+	l0.Close()
+	defer execenv.SetWatchdogShell(execenv.SetWatchdogShell(shell))
+	for _, given := range []string{"Starts", "Close"} {
+		t.Run(given, func(t *testing.T) {
+			before, goroutines := held(t), runtime.NumGoroutine()
+			giveBack := lease(t, loader)
+			l := execenv.NewLocal(nil)
+			command := func(ctx context.Context) (execenv.Session, <-chan error) {
+				p := l.Command(ctx, execenv.Spec{Path: "sleep", Args: []string{"60"}, Group: true}).(execenv.Session)
+				started := make(chan error, 1)
+				go func() { started <- p.Start() }()
+				return p, started
+			}
+			returns := func(what string, started <-chan error, want error) {
+				t.Helper()
+				select {
+				case err := <-started:
+					if !errors.Is(err, want) {
+						t.Errorf("%s: %v, want %v", what, err, want)
+					}
+				case <-time.After(30 * time.Second):
+					t.Fatalf("%s: it waits on", what)
+				}
+			}
+			first, started := command(context.Background())
+			eventually(t, func() error {
+				return errorf(len(children()) > before.children, "the watchdog is not being started")
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			_, second := command(ctx)
+			returns("a Start whose ctx ends", second, context.DeadlineExceeded)
+			if given == "Starts" {
+				returns("a Start", started, nil)
+				_, third := command(context.Background())
+				returns("another", third, nil)
+			}
+			closed := make(chan error, 1)
+			go func() { closed <- l.Close() }()
+			if given == "Close" {
+				returns("a Start while Close", started, terminal.ErrClosed)
+			}
+			select {
+			case err := <-closed:
+				if leak, ok := errors.AsType[*terminal.LeakError](err); !ok || len(leak.Leaks) != 1 || !strings.Contains(err.Error(), shell) {
+					t.Errorf("Close: %v", err)
+				}
+			case <-time.After(30 * time.Second):
+				t.Fatal("Close waits for it")
+			}
+			if given == "Starts" {
+				if got := exitOf(first.Wait()); got != "SIGTERM" {
+					t.Errorf("the command: %s", got)
+				}
+			}
+			giveBack()
+			eventually(t, func() error {
+				now, n := held(t), runtime.NumGoroutine()
+				return errorf(now == before && n <= goroutines, "%+v and %d goroutines, before %+v and %d", now, n, before, goroutines)
+			})
+		})
+	}
+}
+
+// Close does not wait for a Start that the kernel holds. It names it, and when the
+// Start comes back, its process ends at once, and nothing of it stays.
+func TestCloseWhileTheKernelHoldsAStart(t *testing.T) {
+	need(t, "/proc/self/stat")
+	prog, loader := kernelHolds(t, "/bin/sleep")
 	for way, opts := range bothWays {
 		t.Run(way, func(t *testing.T) {
 			l0 := execenv.NewLocal(nil) // so that what the runtime opens once is open

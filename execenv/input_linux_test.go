@@ -14,6 +14,7 @@ import (
 // Whether a program waits for input is known from the kernel, not guessed from
 // what it prints.
 func TestInputState(t *testing.T) {
+	need(t, "/proc/self/syscall")
 	const (
 		certain = terminal.Certain
 		likely  = terminal.Likely
@@ -90,6 +91,7 @@ func TestInputState(t *testing.T) {
 }
 
 func TestInputStateOfPipes(t *testing.T) {
+	need(t, "/proc/self/syscall")
 	l := newLocal(t, nil)
 	p := l.Command(t.Context(), execenv.Spec{Path: "cat", Group: true})
 	in, err := p.StdinPipe()
@@ -120,6 +122,7 @@ func TestInputStateOfPipes(t *testing.T) {
 
 // On a pipe a program that polls its input waits for it, too.
 func TestInputStateOfPolledPipes(t *testing.T) {
+	need(t, "/proc/self/syscall")
 	l := newLocal(t, nil)
 	for _, c := range []struct {
 		need, line string
@@ -167,6 +170,7 @@ func TestInputStateOfPolledPipes(t *testing.T) {
 // The evidence names the process, and tells the command's own shell at its prompt
 // from a job in it.
 func TestInputStateNamesTheProcess(t *testing.T) {
+	need(t, "/proc/self/syscall")
 	need(t, "bash", "cat")
 	l := newLocal(t, nil)
 	spec := execenv.Spec{Path: "bash", Args: []string{"--norc", "--noprofile", "-i"}, TTY: &execenv.TTY{Input: true}}
@@ -201,6 +205,7 @@ func TestInputStateNamesTheProcess(t *testing.T) {
 // A program that may not be looked into, as sudo may not, asks for a password if it
 // sleeps, and not while it computes.
 func TestInputStateOfAnotherUser(t *testing.T) {
+	need(t, "/proc/self/syscall")
 	long(t)
 	need(t, "stty")
 	rooted, is := nobody(t)

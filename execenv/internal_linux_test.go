@@ -18,8 +18,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// needProcfs skips a test that looks at processes.
+func needProcfs(t *testing.T) {
+	t.Helper()
+	if err := ownProcfs(); err != nil {
+		t.Skip(err)
+	}
+}
+
+
 // Where the kernel has no pidfds, the exit is still seen before it is reaped.
 func TestChildWithoutPidfd(t *testing.T) {
+	needProcfs(t)
 	for script, want := range map[string]string{"exit 3": "exit code 3", "kill -9 $$": "SIGKILL"} {
 		pid, err := syscall.ForkExec("/bin/sh", []string{"sh", "-c", script}, nil)
 		if err != nil {
@@ -59,6 +69,7 @@ func TestExitTakenByOthers(t *testing.T) {
 
 // A process id that was given to another process is not signalled.
 func TestSignalNeverHitsAStranger(t *testing.T) {
+	needProcfs(t)
 	me, ok := readProc(os.Getpid())
 	if !ok {
 		t.Fatal("not in the process table")
@@ -177,6 +188,7 @@ func TestUnreadableTerminal(t *testing.T) {
 // Those who ask while somebody walks share the next walk, which begins after they
 // have asked.
 func TestWalksAreShared(t *testing.T) {
+	needProcfs(t)
 	walks.walking.Lock() // somebody walks
 	const n = 50
 	got := make(chan *walk, n)
@@ -216,6 +228,7 @@ func TestWalksAreShared(t *testing.T) {
 
 // What cannot be told to be complete is not: the ids that were given meanwhile.
 func TestChaseCannotTell(t *testing.T) {
+	needProcfs(t)
 	seen := 0
 	if chase(lastPID()+100000, func(proc) { seen++ }) || chase(0, func(proc) { seen++ }) || seen > 0 {
 		t.Errorf("it can tell, of %d processes", seen)
@@ -246,6 +259,7 @@ func TestChaseCannotTell(t *testing.T) {
 
 // Nothing that is older than a command belongs to it, whatever it shows.
 func TestNothingOlderBelongs(t *testing.T) {
+	needProcfs(t)
 	tag := rand.Text() + ".1,"
 	cmd := exec.Command("sleep", "60")
 	cmd.Env = []string{markName + "=" + tag}
@@ -268,6 +282,7 @@ func TestNothingOlderBelongs(t *testing.T) {
 // Tags are found wherever they stand, in an environment of any length; one that is
 // empty, or another user's, shows none.
 func TestTags(t *testing.T) {
+	needProcfs(t)
 	start := func(env ...string) proc {
 		t.Helper()
 		cmd := exec.Command("/bin/sleep", "60")
@@ -316,6 +331,7 @@ func TestTags(t *testing.T) {
 // In the middle of an exec an environment has no end yet. That is not taken for one
 // that is empty.
 func TestEnvironmentInAnExec(t *testing.T) {
+	needProcfs(t)
 	line := func(endCode, env, envEnd string) []byte {
 		fields := strings.Fields(strings.Repeat("1 ", 50))
 		fields[0], fields[24], fields[47], fields[48] = "R", endCode, env, envEnd
@@ -357,6 +373,7 @@ func TestEnvironmentInAnExec(t *testing.T) {
 
 // A limit tag is passed on, also where an environment is not, and shown.
 func TestLimitTags(t *testing.T) {
+	needProcfs(t)
 	l := newLimitTags()
 	one := l.of(7)
 	limit := unix.Rlimit{Cur: one.from, Max: unix.RLIM_INFINITY}

@@ -86,6 +86,7 @@ func nobody(t *testing.T) (rooted string, is bool) {
 // A process whose environment cannot be read is found all the same: ssh-agent,
 // which protects itself. Stop and Close end it.
 func TestStopTreeOfSSHAgent(t *testing.T) {
+	need(t, "/proc/self/stat")
 	need(t, "ssh-agent")
 	if _, is := nobody(t); !is {
 		return
@@ -140,6 +141,7 @@ func TestStopTreeOfSSHAgent(t *testing.T) {
 // A daemon that another user's rights protect cannot be ended. It is named: at the
 // natural end, by a stop and by Close.
 func TestDaemonOfAnotherUser(t *testing.T) {
+	need(t, "/proc/self/stat")
 	long(t)
 	need(t, "setsid")
 	rooted, is := nobody(t)
@@ -187,6 +189,7 @@ func TestDaemonOfAnotherUser(t *testing.T) {
 // After a Close that could not end everything, nothing stays once that is gone: no
 // goroutine, descriptor, zombie or cgroup.
 func TestNothingStaysAfterALeak(t *testing.T) {
+	need(t, "/proc/self/stat")
 	long(t)
 	rooted, is := nobody(t)
 	if !is {
@@ -235,6 +238,7 @@ func TestNothingStaysAfterALeak(t *testing.T) {
 
 // What cannot be killed keeps its cgroup, which goes with it.
 func TestCgroupGoesAfterALeak(t *testing.T) {
+	need(t, "/proc/self/stat")
 	long(t)
 	const freezer = "/sys/fs/cgroup/freezer"
 	if !hasCgroups(t) {
@@ -293,6 +297,7 @@ func TestCgroupGoesAfterALeak(t *testing.T) {
 // The cgroup of a command is given back by its stop, and when what outlived it has
 // ended.
 func TestCgroupsAreGivenBack(t *testing.T) {
+	need(t, "/proc/self/stat")
 	if !hasCgroups(t) {
 		t.Skip("no cgroup can be had here")
 	}
@@ -334,6 +339,7 @@ func TestCgroupsAreGivenBack(t *testing.T) {
 // A /proc that shows another namespace has the numbers of others: a stop must not
 // take them for those of its own.
 func TestNoStrangerIsKilled(t *testing.T) {
+	need(t, "/proc/self/stat")
 	need(t, "setsid")
 	if !alone(t, syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID}) {
 		return
@@ -403,6 +409,7 @@ func stat(pid int) string {
 
 // A process lives on without its first thread, which looks like a zombie.
 func TestStopTreeOfAProcessWithoutItsFirstThread(t *testing.T) {
+	need(t, "/proc/self/stat")
 	need(t, "setsid")
 	exe, err := os.Executable()
 	if err != nil {
@@ -460,6 +467,7 @@ func TestUnrelatedProcessesDoNotSlowAStop(t *testing.T) {
 
 // The tags stand first in an environment, however long that is.
 func TestLongEnvironment(t *testing.T) {
+	need(t, "/proc/self/stat")
 	vars := map[string]string{}
 	for i := range 60 {
 		vars[fmt.Sprintf("A%d", i)] = strings.Repeat("x", 10<<10)
@@ -478,6 +486,7 @@ func TestLongEnvironment(t *testing.T) {
 // A command's exit is its Local's, and the exits of all other children of the agent
 // are whose they were, also of those that lead sessions.
 func TestExitsAreTheirOwners(t *testing.T) {
+	need(t, "/proc/self/stat")
 	if !alone(t, syscall.SysProcAttr{}) {
 		return
 	}
@@ -549,6 +558,7 @@ func TestExitsAreTheirOwners(t *testing.T) {
 // With Subreaper orphans become children of the agent, which a stop and Close end
 // and reap; and Close takes the attribute back.
 func TestSubreaper(t *testing.T) {
+	need(t, "/proc/self/stat")
 	need(t, "setsid")
 	if !alone(t, syscall.SysProcAttr{}) {
 		return
@@ -591,6 +601,7 @@ func TestSubreaper(t *testing.T) {
 
 // While a stop needs the number of an exited leader, nobody else is given it.
 func TestHeldLeaderIsNotReaped(t *testing.T) {
+	need(t, "/proc/self/stat")
 	l := newLocal(t, &execenv.LocalOptions{Cgroup: execenv.NoCgroup})
 	r := start(t, l, sh("(trap '' TERM; echo ready; while :; do sleep .05; done) & wait"))
 	r.until(t, "ready")
@@ -641,6 +652,7 @@ func missed(args []string) {
 // the agent, and not that of the command. Whose it is cannot be known, and is not
 // said to be: neither by a stop, nor at the natural end, nor by Close.
 func TestForkedAtTheInstantOfATag(t *testing.T) {
+	need(t, "/proc/self/stat")
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -716,6 +728,7 @@ func TestForkedAtTheInstantOfATag(t *testing.T) {
 // neither ended nor taken for what a command may have left: a child in a session of
 // its own, what that starts, and what it leaves behind in the agent's session.
 func TestOthersChildrenAreLeftAlone(t *testing.T) {
+	need(t, "/proc/self/stat")
 	need(t, "setsid")
 	l := newLocal(t, &execenv.LocalOptions{Cgroup: execenv.NoCgroup})
 	if err := l.Command(t.Context(), sh("true")).Run(); err != nil {

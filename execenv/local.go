@@ -66,11 +66,12 @@ type Local struct {
 	null      *os.File              // /dev/null, for processes
 	poller    *poller
 	dog       *watchdog
-	roll      *roll    // for the watchdog
-	groups    *cgroups // nil: not looked for
-	leaked    bool     // Close could not end a process
-	subreaps  bool     // the agent adopts orphans
-	pruneLeft int      // the size of left at which the dead go
+	guarding  *guarding // the start of dog that is under way; nil: none
+	roll      *roll     // for the watchdog
+	groups    *cgroups  // nil: not looked for
+	leaked    bool      // Close could not end a process
+	subreaps  bool      // the agent adopts orphans
+	pruneLeft int       // the size of left at which the dead go
 
 	closing sync.Once
 	result  error // of Close
@@ -178,7 +179,7 @@ func (l *Local) close() error {
 	for s := range l.drained {
 		s.f.Close()
 	}
-	dog, groups, roll := l.dog, l.groups, l.roll
+	dog, groups := l.dog, l.groups
 	l.mu.Unlock()
 	dog.dismiss() // which needs the poller, that forget and leave may end from here on
 
@@ -186,7 +187,6 @@ func (l *Local) close() error {
 	l.leaked = len(l.live)+len(l.late) > 0
 	leaked := l.leaked
 	l.mu.Unlock()
-	roll.close()
 	groups.remove()
 	if l.subreaps {
 		adopt(false)
@@ -261,9 +261,10 @@ func (l *Local) finishLate() {
 // finish ends and joins the goroutines, once nothing runs or starts any more.
 func (l *Local) finish() {
 	l.mu.Lock()
-	poller, null := l.poller, l.null
+	poller, null, roll := l.poller, l.null, l.roll
 	l.mu.Unlock()
-	null.Close() // a Start that the kernel held may have given it to its process
+	null.Close() // a Start that the kernel held may have given these to its process
+	roll.close()
 	poller.close()
 	l.background.Wait()
 }
@@ -285,14 +286,21 @@ func (l *Local) enter(p *process) (int, error) {
 	if l.closed {
 		return 0, terminal.ErrClosed
 	}
-	if err := l.guard(); err != nil {
-		if l.count == 0 { // it has started nothing, so it holds nothing
-			l.poller.close()
-			l.null.Close()
-			l.roll.close()
-			l.groups.remove()
-			l.poller, l.null, l.roll, l.groups = nil, nil, nil, nil
+	g, err := l.guard()
+	if err != nil {
+		l.giveBack()
+		return 0, err
+	}
+	l.held[p] = struct{}{}
+	l.starting.Add(1)
+	if g != nil {
+		l.mu.Unlock()
+		if err = g.wait(p); err != nil {
+			l.leave(p)
 		}
+		l.mu.Lock()
+	}
+	if err != nil {
 		return 0, err
 	}
 	if l.opts.Subreaper && !l.subreaps {
@@ -300,10 +308,20 @@ func (l *Local) enter(p *process) (int, error) {
 		adopt(true)
 	}
 	agentLimit()
-	l.held[p] = struct{}{}
-	l.starting.Add(1)
 	l.count++
 	return l.count, nil
+}
+
+// giveBack closes what guard has opened, unless something was started. Called with
+// mu held.
+func (l *Local) giveBack() {
+	if l.count == 0 {
+		l.poller.close()
+		l.null.Close()
+		l.roll.close()
+		l.groups.remove()
+		l.poller, l.null, l.roll, l.groups = nil, nil, nil, nil
+	}
 }
 
 // environ returns the environment of a process of spec, whose working directory

@@ -17,7 +17,11 @@ import (
 
 var errUnsupported = fmt.Errorf("execenv: processes on %s: %w", runtime.GOOS, errors.ErrUnsupported)
 
-func (l *Local) guard() error { return errUnsupported }
+func (l *Local) guard() (*guarding, error) { return nil, errUnsupported }
+
+type guarding struct{}
+
+func (*guarding) wait(*process) error { return errUnsupported }
 
 const defaultLang = "C.UTF-8"
 

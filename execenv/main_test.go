@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -40,7 +41,7 @@ func long(t *testing.T) {
 
 // program returns a Spec that runs the test binary as one of programs.
 func program(name string, args ...string) execenv.Spec {
-	exe, err := os.Executable()
+	exe, err := filepath.Abs(os.Args[0]) // os.Executable needs /proc
 	if err != nil {
 		panic(err)
 	}
@@ -51,11 +52,14 @@ func sh(script string) execenv.Spec {
 	return execenv.Spec{Path: "sh", Args: []string{"-c", script}}
 }
 
-// need fails or skips a test that needs a program that is not there.
+// need fails or skips a test that needs a program, or a file, that is not there.
 func need(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {
 		if _, err := exec.LookPath(name); err == nil {
+			continue
+		}
+		if _, err := os.Stat(name); err == nil && filepath.IsAbs(name) {
 			continue
 		}
 		if os.Getenv("TERMBRIDGE_REAL") != "" {
@@ -92,7 +96,9 @@ func start(t *testing.T, l *execenv.Local, spec execenv.Spec) *running {
 			t.Fatal(err)
 		}
 	}
-	if err := p.Start(); err != nil {
+	if err := p.Start(); errors.Is(err, execenv.ErrNoTerminal) {
+		need(t, "/dev/ptmx that is one")
+	} else if err != nil {
 		t.Fatal(err)
 	}
 	if spec.TTY != nil {

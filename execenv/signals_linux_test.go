@@ -54,6 +54,7 @@ func signals(args []string) {
 // blocked, however the agent was started; and the agent goes on ignoring what it
 // ignored.
 func TestSignalsAreTheDefault(t *testing.T) {
+	need(t, "/proc/self/stat")
 	need(t, "grep", "env")
 	for name, c := range map[string]struct{ how, mask, ignored string }{
 		"nohup and &": {`trap '' HUP INT QUIT; exec "$0"`, "SigIgn:\t0*7", "1 2"},

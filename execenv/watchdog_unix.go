@@ -3,6 +3,7 @@
 package execenv
 
 import (
+	"context"
 	"errors"
 	"os"
 	"strconv"
@@ -35,6 +36,8 @@ while read -r group; do
 	[ -z "$group" ] || kill -KILL "-$group"
 done <&3
 `
+
+var watchdogShell = "/bin/sh"
 
 // A roll is the list of the groups whose leaders are not reaped. A nil *roll
 // has none.
@@ -85,24 +88,52 @@ func unlinked() (*os.File, error) {
 	return f, os.Remove(f.Name())
 }
 
+// A guarding is the start of a watchdog. The kernel may hold it, and with it nobody
+// else for long.
+type guarding struct {
+	bound time.Time     // until then Starts wait for it
+	over  chan struct{} // closed when it is over; err is valid then
+	err   error
+}
+
+// wait waits until p may start. What cannot be guarded yet can still run.
+func (g *guarding) wait(p *process) error {
+	bound := time.NewTimer(time.Until(g.bound))
+	defer bound.Stop()
+	select {
+	case <-g.over:
+		return g.err
+	case <-p.ctx.Done():
+		return context.Cause(p.ctx)
+	case <-p.local.ending:
+		return terminal.ErrClosed
+	case <-bound.C:
+		return nil
+	}
+}
+
 // guard sees to it that what all processes need is there: poller, watchdog, and
-// cgroups if they can be had. Called with mu held.
-func (l *Local) guard() error {
+// cgroups if they can be had. It returns the start of the watchdog, if that is
+// under way. Called with mu held.
+func (l *Local) guard() (*guarding, error) {
+	if l.guarding != nil {
+		return l.guarding, nil
+	}
 	if l.count == 0 {
 		l.groups = newCgroups(l.opts.Cgroup, l.mark)
 	}
 	if l.poller == nil {
 		poller, err := newPoller()
 		if err != nil {
-			return explain(err, "", "")
+			return nil, explain(err, "", "")
 		}
 		l.poller = poller
 		l.background.Go(poller.run)
 	}
 	if l.null == nil && l.count == 0 {
 		null, err := openNull()
-		if _, short := shortages[errnoOf(err)]; short {
-			return explain(err, "", "")
+		if short(err) {
+			return nil, explain(err, "", "")
 		}
 		l.null = null // nil where there is none
 	}
@@ -110,27 +141,46 @@ func (l *Local) guard() error {
 		select {
 		case <-l.dog.gone: // somebody ended it
 			l.dog.pipe.Close()
+			l.dog = nil
 		default:
-			return nil
+			return nil, nil
 		}
 	}
-	dog, err := l.startWatchdog()
-	if errors.Is(err, os.ErrNotExist) {
-		return nil // no shell on this machine: what cannot be guarded can still run
-	}
-	l.dog = dog
-	return err
-}
-
-func (l *Local) startWatchdog() (*watchdog, error) {
 	if l.roll == nil {
 		f, err := nameless()
-		if _, short := shortages[errnoOf(err)]; short {
+		if short(err) {
 			return nil, explain(err, "", "")
 		}
 		if err == nil { // else it finds what has a mark
 			l.roll = &roll{file: f}
 		}
+	}
+	g := &guarding{bound: time.Now().Add(terminal.KillTimeout), over: make(chan struct{})}
+	l.guarding = g
+	shell := l.Command(context.Background(), Spec{Path: watchdogShell}).(*process)
+	l.held[shell] = struct{}{}
+	l.starting.Add(1)
+	go func() { // Close waits for it as for a Start
+		defer l.leave(shell)
+		dog, err := l.startWatchdog(shell)
+		if errors.Is(err, os.ErrNotExist) {
+			err = nil // no shell on this machine: what cannot be guarded can still run
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if err != nil {
+			l.giveBack()
+		}
+		l.dog, l.guarding, g.err = dog, nil, err
+		close(g.over)
+	}()
+	return g, nil
+}
+
+// startWatchdog starts the watchdog as p.
+func (l *Local) startWatchdog(p *process) (*watchdog, error) {
+	if err := p.awaitProgram(p.spec.Path, "/"); err != nil {
+		return nil, err
 	}
 	pw, pr, err := pipe(true)
 	if err != nil {
@@ -157,8 +207,8 @@ func (l *Local) startWatchdog() (*watchdog, error) {
 		dir = l.groups.dir
 	}
 	shell := launch{
-		path:    "/bin/sh",
-		argv:    []string{"/bin/sh", "-c", watchdogScript, "termbridge-watchdog", l.mark, dir, l.limits.digits()},
+		path:    p.spec.Path,
+		argv:    []string{p.spec.Path, "-c", watchdogScript, "termbridge-watchdog", l.mark, dir, l.limits.digits()},
 		env:     []string{"PATH=" + os.Getenv("PATH") + ":/usr/bin:/bin"},
 		dir:     "/",
 		session: true, // what the terminal of the agent sends does not reach it
@@ -167,6 +217,11 @@ func (l *Local) startWatchdog() (*watchdog, error) {
 	if err != nil {
 		pw.Close()
 		return nil, explain(err, shell.path, shell.dir)
+	}
+	if !l.arrived(p) {
+		c.abandon()
+		pw.Close()
+		return nil, terminal.ErrClosed
 	}
 	w := &watchdog{child: c, pipe: pw, gone: make(chan struct{})}
 	l.watch(c, func(terminal.Exit) {

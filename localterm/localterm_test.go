@@ -329,7 +329,13 @@ func TestTimeoutOfAFlood(t *testing.T) {
 func TestStdoutAndStderr(t *testing.T) {
 	m := newManager(t, nil)
 	term := start(t, m, terminal.Command{Line: `
-		for i in 1 2 3; do echo out $i; sleep 0.05; echo err $i >&2; sleep 0.05; done`})
+		for i in 1 2 3; do echo out $i; read x; echo err $i >&2; read x; done`, Stdin: true})
+	for i := range 3 { // the next comes when the one before was read
+		read(t, term, fmt.Sprintf("out %d\n", i+1))
+		write(t, term, "\n")
+		read(t, term, fmt.Sprintf("err %d\n", i+1))
+		write(t, term, "\n")
+	}
 	wait(t, term)
 	r := term.(terminal.StreamReader)
 	for stream, want := range map[terminal.Stream]string{
@@ -399,8 +405,11 @@ func TestStartErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			term, err := m.Start(t.Context(), test.cmd)
+			if err == nil && test.want == execenv.ErrTextBusy && exec.Command(busy).Run() == nil {
+				t.Skip("this kernel runs a program that is open for writing")
+			}
 			if term != nil || !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.words) {
-				t.Errorf("Start = %v, %v; want an error that is %q and says %q", term, err, test.want, test.words)
+				t.Fatalf("Start = %v, %v; want an error that is %q and says %q", term, err, test.want, test.words)
 			}
 			if len(err.Error()) > 2000 {
 				t.Errorf("the error has %d bytes", len(err.Error()))
