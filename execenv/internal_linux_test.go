@@ -26,7 +26,6 @@ func needProcfs(t *testing.T) {
 	}
 }
 
-
 // Where the kernel has no pidfds, the exit is still seen before it is reaped.
 func TestChildWithoutPidfd(t *testing.T) {
 	needProcfs(t)

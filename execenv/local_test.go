@@ -74,6 +74,7 @@ func TestSignalGroupIsNeverTheAgents(t *testing.T) {
 }
 
 func TestContext(t *testing.T) {
+	needTable(t)
 	l := newLocal(t, nil)
 	cause := errors.New("enough")
 	t.Run("kills the process", func(t *testing.T) {

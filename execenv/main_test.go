@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -66,6 +67,15 @@ func need(t *testing.T, names ...string) {
 			t.Fatalf("%s is missing", name)
 		}
 		t.Skipf("%s is missing", name)
+	}
+}
+
+// needTable skips a test where Linux shows no process table: then it cannot always be
+// told what is left. TestEverywhere shows what holds there.
+func needTable(t *testing.T) {
+	t.Helper()
+	if runtime.GOOS == "linux" {
+		need(t, "/proc/self/stat")
 	}
 }
 

@@ -365,6 +365,7 @@ func TestWatchdog(t *testing.T) {
 }
 
 func TestTerminalSetup(t *testing.T) {
+	need(t, "/proc/self/stat")
 	l := newLocal(t, nil)
 	spec := sh("stty -a; stty size; tty; test -t 1 && test -t 2 && echo isatty; (: </dev/tty) 2>&1; ps -o tty= -p $$; cat")
 	spec.TTY = &execenv.TTY{Size: terminal.Size{Rows: 7, Cols: 33}, Input: true}
@@ -445,6 +446,7 @@ func TestTerminalWithoutInputNeverWaits(t *testing.T) {
 
 // Whoever does not wait for a key is left alone, however quiet it is.
 func TestTerminalWithoutInputLeavesAlone(t *testing.T) {
+	needTable(t)
 	t.Parallel()
 	need(t, "vim", "python3")
 	l := newLocal(t, nil)
@@ -588,6 +590,7 @@ func TestSignalGroupIsTheForeground(t *testing.T) {
 
 // The last byte that was written before the exit is delivered.
 func TestNoOutputIsLost(t *testing.T) {
+	needTable(t)
 	t.Parallel()
 	l := newLocal(t, nil)
 	for _, tty := range []*execenv.TTY{nil, {}, {Input: true}} {

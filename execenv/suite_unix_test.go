@@ -9,5 +9,6 @@ import (
 )
 
 func TestExecutor(t *testing.T) {
+	needTable(t)
 	execenvtest.Test(t, execenvtest.Config{Executor: newLocal(t, nil), Dir: t.TempDir(), Signals: true, Ordered: true})
 }

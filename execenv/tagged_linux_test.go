@@ -14,6 +14,7 @@ import (
 // What carries a tag is found and ended with all that it has started, wherever that
 // went; what carries another is left alone.
 func TestTagged(t *testing.T) {
+	need(t, "/proc/self/stat")
 	var host execenv.Tagged
 	start := func(tag, line string) *exec.Cmd {
 		t.Helper()
