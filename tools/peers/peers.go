@@ -51,9 +51,10 @@ func flood(mb int) string { return fmt.Sprintf("yes | head -c %d", mb<<20) }
 
 // A runner runs shell lines within this process.
 type runner interface {
-	// run runs a program to its end. drain runs a line and drops its output.
+	// run runs a program to its end. flood runs a line that writes much, and keeps
+	// what this runner keeps of it: localterm the end, the others all.
 	run(program string) error
-	drain(line string) (bytes int64, err error)
+	flood(line string) (bytes int64, err error)
 	// start starts a line with an environment variable more, and returns once it
 	// has written something if that is awaited. stop ends it.
 	start(line, env string, await bool) (stop func() error, err error)
@@ -71,7 +72,7 @@ func native(r runner) func(sizes, string) (result, error) {
 			return m, err
 		}
 		begun := time.Now()
-		n, err := r.drain(flood(size.FloodMB))
+		n, err := r.flood(flood(size.FloodMB))
 		if err != nil || n < int64(size.FloodMB)<<20 {
 			return m, fmt.Errorf("%d bytes of %d MB, %w", n, size.FloodMB, err)
 		}
@@ -101,7 +102,7 @@ func native(r runner) func(sizes, string) (result, error) {
 // stopped measures a stop of the tree with this token, and ends what is left of it.
 func stopped(m *result, token string, stop func() error) error {
 	defer killAll(token)
-	for end := time.Now().Add(10 * time.Second); len(with(token)) < 4; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); len(with(token)) < 4; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			return fmt.Errorf("the tree has %d processes", len(with(token)))
 		}
@@ -124,17 +125,9 @@ func (execRunner) run(program string) error {
 	return err
 }
 
-func (execRunner) drain(line string) (int64, error) {
-	cmd := exec.Command("/bin/sh", "-c", line)
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		return 0, err
-	}
-	n, err := io.Copy(io.Discard, out)
-	return n, errors.Join(err, cmd.Wait())
+func (execRunner) flood(line string) (int64, error) {
+	out, err := exec.Command("/bin/sh", "-c", line).CombinedOutput()
+	return int64(len(out)), err
 }
 
 func (execRunner) start(line, env string, await bool) (func() error, error) {
@@ -190,8 +183,8 @@ func (ptyRunner) copy(cmd *exec.Cmd, to io.Writer) (int64, error) {
 	return n, cmd.Wait()
 }
 
-func (p ptyRunner) drain(line string) (int64, error) {
-	return p.copy(exec.Command("/bin/sh", "-c", line), io.Discard)
+func (p ptyRunner) flood(line string) (int64, error) {
+	return p.copy(exec.Command("/bin/sh", "-c", line), &bytes.Buffer{})
 }
 
 func (ptyRunner) start(line, env string, await bool) (func() error, error) {
@@ -226,7 +219,7 @@ func (r localRunner) run(program string) error {
 	return err
 }
 
-func (r localRunner) drain(line string) (int64, error) {
+func (r localRunner) flood(line string) (int64, error) {
 	t, err := manager.Start(context.Background(), terminal.Command{Line: line, TTY: r.tty})
 	if err != nil {
 		return 0, err
@@ -242,7 +235,7 @@ func (r localRunner) start(line, env string, await bool) (func() error, error) {
 	name, value, _ := strings.Cut(env, "=")
 	t, err := manager.Start(context.Background(), terminal.Command{Line: line, TTY: r.tty, Env: map[string]string{name: value}})
 	if err == nil && await {
-		_, err = t.ReadOutput(context.Background(), 0, 10*time.Second)
+		_, err = t.ReadOutput(context.Background(), 0, 30*time.Second)
 	}
 	return func() error {
 		_, err := t.Stop(context.Background())
