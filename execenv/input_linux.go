@@ -71,6 +71,7 @@ func (s *session) inputState() (terminal.State, terminal.Evidence) {
 // byModes returns what the terminal's modes show of somebody who waits for input.
 func (in input) byModes() terminal.Evidence {
 	switch {
+	case in.pipe || len(in.links) == 0:
 	case !in.lines:
 		return terminal.Evidence{Certainty: terminal.Likely, Reason: "the terminal gives single keys"}
 	case !in.echo:
@@ -110,9 +111,9 @@ type input struct {
 }
 
 func (s *session) input() (in input) {
-	in.lines, in.echo = true, true
 	switch {
 	case s.term != nil:
+		in.lines, in.echo = true, true
 		in.links = []string{s.term.otherEnd()}
 		if s.spec.TTY.Input {
 			in.links = append(in.links, "/dev/tty")
