@@ -84,7 +84,7 @@ var checks = []struct{ name, title string }{
 	{"parallel", "Terminals at once"},
 	{"cancelled-create", "A create that is cancelled"},
 	{"request-ids", "A request with an id that the client has used"},
-	{"time", "Time that create and release take"},
+	{"time", "Time that create and kill take"},
 }
 
 var titles = func() map[string]string {
@@ -148,8 +148,8 @@ func (x *exam) examine() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.find(Finding{Name: "ids", Verdict: Pass, Value: "new each time"})
-	create, release := middle(x.took[acp.ClientMethodTerminalCreate]), middle(x.took[acp.ClientMethodTerminalKill])
-	x.find(Finding{Name: "time", Verdict: Pass, Value: fmt.Sprintf("create %v, kill %v", create, release)})
+	create, kill := middle(x.took[acp.ClientMethodTerminalCreate]), middle(x.took[acp.ClientMethodTerminalKill])
+	x.find(Finding{Name: "time", Verdict: Pass, Value: fmt.Sprintf("create %v, kill %v", create, kill)})
 }
 
 // middle is the median, in milliseconds.

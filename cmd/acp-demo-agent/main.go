@@ -29,6 +29,7 @@ import (
 	"github.com/termbridge/termbridge/acpterm"
 	"github.com/termbridge/termbridge/bridge"
 	"github.com/termbridge/termbridge/cmd/acp-demo-agent/agent"
+	"github.com/termbridge/termbridge/cmd/internal/checkclient"
 	"github.com/termbridge/termbridge/execenv"
 	"github.com/termbridge/termbridge/execenv/launcher"
 	"github.com/termbridge/termbridge/internal/logqueue"
@@ -36,6 +37,7 @@ import (
 )
 
 const usage = `usage: acp-demo-agent [flags]         speak ACP on standard input and output
+       acp-demo-agent check-client [flags] -- CLIENT ARGV…   examine an ACP client
        acp-demo-agent demo            see an agent run commands, without an editor
 
 Flags:
@@ -76,6 +78,14 @@ func main() { os.Exit(run(os.Args[1:])) }
 func run(args []string) int {
 	if len(args) > 0 && args[0] == "demo" {
 		return runDemo(args[1:])
+	}
+	if len(args) > 0 && args[0] == checkclient.Name || len(args) == 0 && checkclient.Asked() {
+		ctx, stop := signal.NotifyContext(context.Background(), endSignals()...)
+		defer stop()
+		if len(args) == 0 {
+			return checkclient.Serve(ctx)
+		}
+		return checkclient.Run(ctx, "acp-demo-agent", args[1:], os.Stdout, os.Stderr)
 	}
 	var policy bridge.Policy = bridge.Prefer
 	fs := newFlags("acp-demo-agent")

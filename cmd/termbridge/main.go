@@ -1,8 +1,9 @@
 // Termbridge looks at the places where an agent is to run commands.
 //
 //	termbridge check-env [flags] SPEC…
+//	termbridge check-client [flags] -- CLIENT ARGV…
 //
-// See docs/environments.md.
+// See docs/environments.md and docs/clients.md.
 package main
 
 import (
@@ -18,6 +19,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/termbridge/termbridge/cmd/internal/checkclient"
 	"github.com/termbridge/termbridge/execenv"
 	"github.com/termbridge/termbridge/execenv/execenvtest"
 	"github.com/termbridge/termbridge/execenv/launcher"
@@ -25,6 +27,7 @@ import (
 )
 
 var usage = `usage: termbridge check-env [flags] SPEC…
+       termbridge check-client [flags] -- CLIENT ARGV…   (check-client --help says more)
        termbridge --version
 
 Runs commands in each environment as an agent would, compares what happens with
@@ -61,6 +64,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if len(args) == 1 && args[0] == "--version" {
 		fmt.Fprintln(stdout, version.Line("termbridge"))
 		return exitOK
+	}
+	switch {
+	case len(args) > 0 && args[0] == checkclient.Name:
+		return checkclient.Run(ctx, "termbridge", args[1:], stdout, stderr)
+	case len(args) == 0 && checkclient.Asked():
+		return checkclient.Serve(ctx)
 	}
 	if len(args) == 0 || args[0] != "check-env" {
 		out, status := stderr, exitUsage

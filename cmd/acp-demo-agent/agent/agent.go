@@ -60,6 +60,9 @@ type Options struct {
 	// Ask makes the agent ask the user before it runs a command.
 	Ask bool
 
+	// Examine makes the agent do nothing but examine its client.
+	Examine *Examine
+
 	// StateDir is where sessions are kept for session/list, session/load and
 	// session/resume, a file each, readable by the user only; the directory is made
 	// when it is needed. "" keeps none.
@@ -75,8 +78,13 @@ type Options struct {
 // An Agent is the agent's side of one connection.
 type Agent struct {
 	opts  Options
-	wire  *probe.Wire   // set by Serve
-	calls atomic.Int64  // tool calls so far
+	wire  *probe.Wire  // set by Serve
+	calls atomic.Int64 // tool calls so far
+
+	// ctx is that of an examination without a prompt. It ends with Close.
+	ctx context.Context
+	end context.CancelFunc
+
 	ready chan struct{} // closed by Initialize
 
 	mu sync.Mutex
@@ -110,6 +118,7 @@ func New(o *Options) *Agent {
 	if o != nil {
 		a.opts = *o
 	}
+	a.ctx, a.end = context.WithCancel(context.Background())
 	if a.opts.Version == "" {
 		a.opts.Version = "devel"
 	}
@@ -128,6 +137,7 @@ func (a *Agent) SetAgentConnection(conn *acp.AgentSideConnection) {
 // settled, bounded. What could not be ended is a [*terminal.LeakError]. Requests
 // that come later are refused.
 func (a *Agent) Close() error {
+	a.end()
 	a.mu.Lock()
 	b := a.bridge
 	a.closed = true
@@ -159,6 +169,7 @@ func (a *Agent) Initialize(_ context.Context, req acp.InitializeRequest) (acp.In
 		return acp.InitializeResponse{}, requestError(codeInvalidRequest, "this connection is initialized already")
 	}
 	a.init = req
+	a.opts.Examine.seen("initialize")
 	a.bridge = bridge.New(a.conn, req, &bridge.Options{
 		Policy:    a.opts.Policy,
 		Local:     a.opts.Local,
@@ -191,6 +202,7 @@ func (a *Agent) NewSession(ctx context.Context, req acp.NewSessionRequest) (acp.
 	if err != nil {
 		return acp.NewSessionResponse{}, err
 	}
+	a.opts.Examine.opened(a, id, req.Cwd)
 	return acp.NewSessionResponse{SessionId: id}, nil
 }
 

@@ -5,6 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/coder/acp-go-sdk"
 
 	"github.com/termbridge/termbridge/bridge"
 	"github.com/termbridge/termbridge/internal/text"
@@ -17,6 +21,67 @@ type ProbeReport struct {
 	// Saved is the file of the profile, Error why there is none.
 	Saved string `json:"saved,omitempty"`
 	Error string `json:"error,omitempty"`
+}
+
+// An Examine is told what comes of the examination of a client. Each prompt is one,
+// whatever its text; without one it begins soon after the first session is opened.
+type Examine struct {
+	// Seen is called with each step: "initialize", "session/new", "a prompt".
+	Seen func(what string)
+	// Report takes what was found.
+	Report func(probe.Report) error
+
+	begun sync.Once
+	done  chan struct{} // made by begin, closed by report
+}
+
+// unprompted is how long after session/new an examination begins by itself.
+const unprompted = 3 * time.Second
+
+func (e *Examine) seen(what string) {
+	if e != nil && e.Seen != nil {
+		e.Seen(what)
+	}
+}
+
+func (e *Examine) report(r probe.Report) {
+	if e == nil {
+		return
+	}
+	defer close(e.done)
+	if err := e.Report(r); err != nil {
+		e.seen("no place for the report: " + err.Error())
+	}
+}
+
+// begin notes that an examination is under way, and reports whether it is the first.
+func (e *Examine) begin() (first bool) {
+	if e != nil {
+		e.begun.Do(func() { first, e.done = true, make(chan struct{}) })
+	}
+	return first
+}
+
+// opened examines a client that asks for nothing.
+func (e *Examine) opened(a *Agent, id acp.SessionId, cwd string) {
+	e.seen(acp.AgentMethodSessionNew)
+	if e == nil || a.wire == nil {
+		return
+	}
+	go func() { // ends with Close, or soon after
+		select {
+		case <-time.After(unprompted):
+		case <-a.ctx.Done():
+			return
+		}
+		if !e.begin() {
+			return
+		}
+		a.mu.Lock()
+		init := a.init
+		a.mu.Unlock()
+		e.report(probe.Run(a.ctx, a.wire, probe.Options{Init: init, Session: id, Dir: cwd}))
+	}()
 }
 
 // probeArguments reads [--save FILE].
@@ -40,6 +105,9 @@ func (r *request) probeArguments(rest string) error {
 // errNoWire is the error of probe where the agent does not have the connection.
 var errNoWire = errors.New("this agent was not started by Serve, so it cannot see what the client sends")
 
+// errExamined is what a later prompt hears of an agent with Examine.
+var errExamined = errors.New("this client is examined once")
+
 // probe examines the client.
 func (t *turn) probe(ctx context.Context, call *bridge.Call, req request) {
 	if t.agent.wire == nil {
@@ -53,7 +121,16 @@ func (t *turn) probe(ctx context.Context, call *bridge.Call, req request) {
 	t.agent.mu.Lock()
 	init := t.agent.init
 	t.agent.mu.Unlock()
+	if e := t.agent.opts.Examine; e != nil && !e.begin() {
+		select { // one is enough
+		case <-e.done:
+		case <-ctx.Done():
+		}
+		t.end(ctx, call, ProbeReport{Error: errExamined.Error()}, errExamined.Error(), nil, errExamined.Error()+".\n")
+		return
+	}
 	r := ProbeReport{Report: probe.Run(ctx, t.agent.wire, probe.Options{Init: init, Session: t.session.id, Dir: t.session.cwd})}
+	t.agent.opts.Examine.report(r.Report)
 	message := r.Summary() + ".\n"
 	var err error
 	if ctx.Err() != nil {

@@ -39,6 +39,10 @@ func (t *turn) run(ctx context.Context, prompt []acp.ContentBlock) {
 		return
 	}
 	lines, parallel := splitPrompt(words)
+	if t.agent.opts.Examine != nil {
+		t.agent.opts.Examine.seen("a prompt")
+		lines, parallel = []string{string(verbProbe)}, false // whatever the client has asked
+	}
 	if len(lines) == 0 {
 		t.say(ctx, nothingAsked)
 	}

@@ -66,6 +66,7 @@ var buildAgent = sync.OnceValues(func() (path string, err error) {
 		}
 	}
 	build("..")
+	build("../../termbridge")
 	info, ok := debug.ReadBuildInfo()
 	race := ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 	build(fmt.Sprint("-race=", race), "../../../examples/quickstart")
