@@ -1,9 +1,11 @@
-// Termbridge looks at the places where an agent is to run commands.
+// Termbridge looks into running agents, and at the places where an agent is to run
+// commands.
 //
+//	termbridge ctl VERB [flags] [arguments]
 //	termbridge check-env [flags] SPEC…
 //	termbridge check-client [flags] -- CLIENT ARGV…
 //
-// See docs/environments.md and docs/clients.md.
+// See docs/control.md, docs/environments.md and docs/clients.md.
 package main
 
 import (
@@ -20,19 +22,24 @@ import (
 	"time"
 
 	"github.com/termbridge/termbridge/cmd/internal/checkclient"
+	"github.com/termbridge/termbridge/control/ctl"
 	"github.com/termbridge/termbridge/execenv"
 	"github.com/termbridge/termbridge/execenv/execenvtest"
 	"github.com/termbridge/termbridge/execenv/launcher"
 	"github.com/termbridge/termbridge/internal/version"
 )
 
-var usage = `usage: termbridge check-env [flags] SPEC…
+var usage = `usage: termbridge ctl VERB [flags] [arguments]
+       termbridge check-env [flags] SPEC…
        termbridge check-client [flags] -- CLIENT ARGV…   (check-client --help says more)
        termbridge --version
 
-Runs commands in each environment as an agent would, compares what happens with
-what must happen, and prints a table. It leaves nothing there. The exit status is
-0 if every case passed or was skipped, else 1.
+Ctl looks into a running agent and drives its terminals; "termbridge ctl --help"
+says how.
+
+Check-env runs commands in each environment as an agent would, compares what
+happens with what must happen, and prints a table. It leaves nothing there. The
+exit status is 0 if every case passed or was skipped, else 1.
 
 SPEC is "local", or one of:
   ` + specs + `
@@ -55,12 +62,16 @@ const (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	context.AfterFunc(ctx, stop) // the second signal ends the process at once
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	if len(args) > 0 && args[0] == "ctl" {
+		p := ctl.Program{Name: "termbridge ctl", Stdin: stdin, Stdout: stdout, Stderr: stderr}
+		return p.Main(ctx, args[1:])
+	}
 	if len(args) == 1 && args[0] == "--version" {
 		fmt.Fprintln(stdout, version.Line("termbridge"))
 		return exitOK

@@ -13,7 +13,7 @@ import (
 func output(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
 	var out, bad strings.Builder
-	status = run(t.Context(), args, &out, &bad)
+	status = run(t.Context(), args, strings.NewReader(""), &out, &bad)
 	return status, out.String(), bad.String()
 }
 

@@ -2,6 +2,15 @@ package vt
 
 import "unicode"
 
+// Width returns how many columns a terminal gives to s, which has no control
+// characters.
+func Width(s string) (columns int) {
+	for _, r := range s {
+		columns += width(r)
+	}
+	return columns
+}
+
 // width returns how many columns a terminal gives to r: 0, 1 or 2. It is that of
 // Unicode 11, as in xterm.js, for what was in that, and of Unicode 14 for what
 // came later. Clusters have no width of their own, nor have variation selectors:
