@@ -3,7 +3,14 @@
 //
 //	termbridge ctl VERB [FLAGS] [ARGUMENTS]
 //
-// Any program can offer it: [Main] is all of it. See docs/control.md.
+// Any program can offer it:
+//
+//	p := ctl.Program{Name: "agent ctl", Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
+//	os.Exit(p.Main(ctx, os.Args[2:]))
+//
+// Nothing of it outlives the call, but the read of a terminal that was attached to,
+// which ends with the process. A Program may run several command lines at once. See
+// docs/control.md.
 package ctl
 
 import (
@@ -51,7 +58,7 @@ type Program struct {
 }
 
 // Main runs one command line, without the name of the program, and returns the
-// exit status. It is for one goroutine; ctx ends it.
+// exit status. The end of ctx ends it.
 func (p Program) Main(ctx context.Context, args []string) int {
 	if len(args) == 0 {
 		fmt.Fprint(p.Stderr, p.usage())
