@@ -14,38 +14,39 @@ import (
 // the one that is being typed last. It prints the candidates, a line each.
 const completeVerb = "__complete"
 
-// scripts by shell. WORD is the program's first word, and CALL its name.
+// scripts by shell. @WORD@ is the first word of the program's name, @CALL@ all of it,
+// and @SKIP@ how many words that are.
 var scripts = map[string]string{
-	"bash": `_WORD_ctl() {
-  local IFS=$'\n' skip=SKIP cur=${COMP_WORDS[COMP_CWORD]}
+	"bash": `@FUNC@() {
+  local IFS=$'\n' skip=@SKIP@ cur=${COMP_WORDS[COMP_CWORD]}
   ((COMP_CWORD < skip)) && { ((COMP_CWORD == 1)) && COMPREPLY=($(compgen -W 'ctl' -- "$cur")); return; }
-  COMPREPLY=($(CALL __complete "${COMP_WORDS[@]:skip:COMP_CWORD-skip+1}" 2>/dev/null | cut -f1))
+  COMPREPLY=($(@CALL@ __complete "${COMP_WORDS[@]:skip:COMP_CWORD-skip+1}" 2>/dev/null | cut -f1))
   local i
   for i in "${!COMPREPLY[@]}"; do COMPREPLY[i]=$(printf %q "${COMPREPLY[i]}"); done
 }
-complete -o default -F _WORD_ctl WORD
+complete -o default -F @FUNC@ @WORD@
 `,
-	"zsh": `_WORD_ctl() {
-  local skip=SKIP
+	"zsh": `@FUNC@() {
+  local skip=@SKIP@
   if ((CURRENT <= skip)); then
     ((CURRENT == 2)) && compadd ctl
     return
   fi
   local -a lines found
-  lines=("${(@f)$(CALL __complete "${(@)words[skip+1,CURRENT]}" 2>/dev/null)}")
+  lines=("${(@f)$(@CALL@ __complete "${(@)words[skip+1,CURRENT]}" 2>/dev/null)}")
   local line
   for line in $lines; do found+=("${line%%$'\t'*}"); done
   compadd -- $found
 }
 (( $+functions[compdef] )) || { autoload -Uz compinit && compinit }
-compdef _WORD_ctl WORD
+compdef @FUNC@ @WORD@
 `,
-	"fish": `function __WORD_ctl
-  set -l words (commandline -opc)[SKIPFISH..-1] (commandline -ct)
-  CALL __complete $words 2>/dev/null
+	"fish": `function _@FUNC@
+  set -l words (commandline -opc)[@FISH@..-1] (commandline -ct)
+  @CALL@ __complete $words 2>/dev/null
 end
-complete -c WORD -n 'test (count (commandline -opc)) -lt SKIP' -a ctl -f
-complete -c WORD -n 'test (count (commandline -opc)) -ge SKIP' -a '(__WORD_ctl)' -f
+complete -c @WORD@ -n 'test (count (commandline -opc)) -lt @SKIP@' -a ctl -f
+complete -c @WORD@ -n 'test (count (commandline -opc)) -ge @SKIP@' -a '(_@FUNC@)' -f
 `,
 }
 
@@ -59,8 +60,8 @@ func completion(c *call) error {
 	}
 	words := strings.Fields(c.Name)
 	script = strings.NewReplacer(
-		"_WORD_", "_"+strings.ReplaceAll(words[0], "-", "_")+"_", "WORD", words[0], "CALL", c.Name,
-		"SKIPFISH", fmt.Sprint(len(words)+1), "SKIP", fmt.Sprint(len(words)),
+		"@FUNC@", "_"+strings.ReplaceAll(words[0], "-", "_")+"_ctl", "@WORD@", words[0], "@CALL@", c.Name,
+		"@FISH@", fmt.Sprint(len(words)+1), "@SKIP@", fmt.Sprint(len(words)),
 	).Replace(script)
 	_, err := fmt.Fprint(c.Stdout, script)
 	return local(err)

@@ -97,8 +97,11 @@ func cells(s control.SessionInfo) []cell {
 		exit = cell{fmt.Sprint(*s.ExitCode), red}
 	}
 	where := s.Environment
-	if where == "" && s.Transport == control.TransportClient {
+	switch {
+	case s.Transport == control.TransportClient:
 		where = "editor"
+	case where == control.TransportLocal:
+		where = ""
 	}
 	name := s.Name
 	if name == s.ID {
