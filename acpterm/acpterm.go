@@ -135,6 +135,10 @@ type Options struct {
 	// NewID makes the ids of terminals; each is used once. Nil counts.
 	NewID func() string
 
+	// IDEnv is the name of a variable of the environment that holds the terminal's id in
+	// each command, in place of one of Command.Env; "" is none.
+	IDEnv string
+
 	// Logger gets what callers are not told; nil discards it.
 	Logger *slog.Logger
 

@@ -118,6 +118,9 @@ func (m *Manager) start(ctx context.Context, p peer, cmd terminal.Command, hooks
 		return nil, p.failure(ctx, acp.ClientMethodTerminalCreate, errStopWaiting)
 	}
 	cmd = cmd.Clone()
+	if m.options.IDEnv != "" {
+		cmd = cmd.WithEnv(m.options.IDEnv, m.options.NewID())
+	}
 	tag := m.nextTag()
 	req, err := m.request(p, cmd, tag)
 	if err != nil {
@@ -299,6 +302,14 @@ func (m *Manager) track(c *creation, id string) (*release, error) {
 	return r, nil
 }
 
+// idOf returns the id of a command that has started.
+func (m *Manager) idOf(cmd terminal.Command) string {
+	if m.options.IDEnv != "" {
+		return cmd.Env[m.options.IDEnv]
+	}
+	return m.options.NewID()
+}
+
 // adopt makes a terminal of what the client created and starts watching it. If
 // the Manager was closed meanwhile the terminal is stopped at once.
 func (m *Manager) adopt(p peer, cmd terminal.Command, r *release, asked int, tag string) *term {
@@ -316,7 +327,7 @@ func (m *Manager) adopt(p peer, cmd terminal.Command, r *release, asked int, tag
 		over:      make(chan struct{}),
 		peer:      p,
 		info: terminal.Info{
-			ID:          m.options.NewID(),
+			ID:          m.idOf(cmd),
 			Environment: Environment,
 			Command:     cmd,
 			Dir:         cmp.Or(cmd.Dir, m.options.Dir),

@@ -146,7 +146,8 @@ type Bridge struct {
 	client  acpterm.Client // what is known of it
 	close   once
 	quit    chan struct{}
-	watcher sync.WaitGroup // waits for lost or quit
+	watcher sync.WaitGroup             // waits for lost or quit
+	control atomic.Pointer[controlled] // nil without ServeControl; set with mu held
 
 	// set by initialize, before there is a session
 	conn     acpterm.Conn
@@ -330,19 +331,21 @@ func (b *Bridge) states() []*State {
 func (b *Bridge) Close() error { return b.close.do(b.shut) }
 
 func (b *Bridge) shut() error {
-	b.refuse()
+	control := b.refuse()
 	close(b.quit)
+	control.hangUp(b.opts.Logger)
 	err := b.closeSessions()
 	b.watcher.Wait()
 	logqueue.Flush(b.opts.Logger)
 	return err
 }
 
-// refuse lets no session begin.
-func (b *Bridge) refuse() {
+// refuse lets no session begin, and returns what serves others.
+func (b *Bridge) refuse() *controlled {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.closed = true
+	return b.control.Load()
 }
 
 // A once runs a function once, for all who call do. Unlike with sync.Once they

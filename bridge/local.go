@@ -27,6 +27,7 @@ func (b *Bridge) newLocal(s *State) terminal.Manager {
 		Env:          b.opts.Env, // nil: without what looks like a secret
 		MaxTerminals: b.opts.MaxTerminals,
 		NewID:        b.opts.NewID,
+		IDEnv:        b.idEnv(),
 		Logger:       b.opts.Logger,
 	})
 }

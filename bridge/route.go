@@ -74,8 +74,9 @@ func (b *Bridge) withShell(cmd terminal.Command) terminal.Command {
 // client has no terminals after all: then, and only then, the client certainly
 // did not run it.
 func (s *State) launch(ctx context.Context, k *command) (terminal.Terminal, error) {
+	cmd := s.b.findable(k.cmd)
 	if k.route.client {
-		t, err := s.client.StartWith(ctx, k.cmd, s.hooks(k))
+		t, err := s.client.StartWith(ctx, cmd, s.hooks(k))
 		switch {
 		case err == nil:
 			return t, nil
@@ -94,7 +95,6 @@ func (s *State) launch(ctx context.Context, k *command) (terminal.Terminal, erro
 			return nil, err
 		}
 	}
-	cmd := k.cmd
 	if cmd.Environment == EnvironmentLocal {
 		cmd.Environment = ""
 	}

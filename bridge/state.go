@@ -66,6 +66,7 @@ func newState(b *Bridge, id acp.SessionId, cwd string) *State {
 		Client:       &b.client,
 		Host:         b.opts.Host,
 		NewID:        b.opts.NewID,
+		IDEnv:        b.idEnv(),
 		Logger:       b.opts.Logger,
 	})
 	return s

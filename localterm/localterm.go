@@ -126,6 +126,11 @@ type Options struct {
 	// counts: "t1", "t2", …
 	NewID func() string
 
+	// IDEnv is the name of a variable of the environment that holds the terminal's id in
+	// each command, in place of one of Command.Env; "" is none. The number of a command
+	// that does not start is not given again then.
+	IDEnv string
+
 	// Logger gets what no caller can be told; nil discards it.
 	Logger *slog.Logger
 }
@@ -209,6 +214,9 @@ func New(opts *Options) *Manager {
 // failed start is the [*execenv.StartError] of the executor.
 func (m *Manager) Start(ctx context.Context, cmd terminal.Command) (terminal.Terminal, error) {
 	cmd = cmd.Clone()
+	if m.opts.IDEnv != "" {
+		cmd = cmd.WithEnv(m.opts.IDEnv, m.newID())
+	}
 	t, err := m.start(ctx, cmd)
 	if err != nil {
 		// The executor's error repeats the program; the command says more.
@@ -285,7 +293,7 @@ func (m *Manager) launch(t *term) error {
 	m.begin(t)
 	err := t.start()
 	if err == nil {
-		t.info.ID = m.newID()
+		t.info.ID = m.idOf(t.info.Command)
 	} else if errors.Is(err, syscall.E2BIG) { // all words together
 		err = fmt.Errorf("%w: %w", terminal.ErrTooLarge, err)
 	}
@@ -334,6 +342,14 @@ func (m *Manager) newID() string {
 		return m.opts.NewID()
 	}
 	return "t" + strconv.FormatInt(m.ids.Add(1), 10)
+}
+
+// idOf returns the id of a command that has started.
+func (m *Manager) idOf(cmd terminal.Command) string {
+	if m.opts.IDEnv != "" {
+		return cmd.Env[m.opts.IDEnv]
+	}
+	return m.newID()
 }
 
 // abandon stops t as soon as it has started, and reports whether it is not too

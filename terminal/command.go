@@ -117,6 +117,16 @@ func (c Command) Clone() Command {
 	return c
 }
 
+// WithEnv returns a copy with a variable of the environment set.
+func (c Command) WithEnv(name, value string) Command {
+	c.Env = maps.Clone(c.Env)
+	if c.Env == nil {
+		c.Env = make(map[string]string)
+	}
+	c.Env[name] = value
+	return c
+}
+
 // String returns the command as a person would type it: Line, or Args quoted
 // for a POSIX shell.
 func (c Command) String() string {
