@@ -186,8 +186,10 @@ func (s *Server) serve(ctx context.Context, l *lines) {
 			log.Info("control: a bad request", "err", err)
 			err = l.refuse(err)
 		} else if req.Verb == VerbAttach {
-			s.attach(ctx, l, log, req)
-			return
+			if err = s.attach(ctx, l, log, req); err == nil {
+				return
+			}
+			err = l.refuse(err)
 		} else {
 			err = s.answer(ctx, l, log, req)
 		}
@@ -305,13 +307,12 @@ func (s *Server) handle(ctx context.Context, req Request) (r Response, err error
 	return r, err
 }
 
-// attach serves a view, to the end of the connection.
-func (s *Server) attach(ctx context.Context, l *lines, log *slog.Logger, req Request) {
+// attach serves a view, to the end of the connection. The error is why there is none.
+func (s *Server) attach(ctx context.Context, l *lines, log *slog.Logger, req Request) error {
 	a, err := s.begin(ctx, req)
 	if err != nil {
 		log.Info("control: request", append(req.audit(), "ok", false, "err", err)...)
-		_ = l.refuse(err)
-		return
+		return err
 	}
 	defer a.Close()
 	begin := time.Now()
@@ -319,11 +320,11 @@ func (s *Server) attach(ctx context.Context, l *lines, log *slog.Logger, req Req
 	defer func() { log.Info("control: a view ends", "id", a.Session().ID, "took", time.Since(begin)) }()
 	r := Response{OK: true, Sessions: []SessionInfo{a.Session()}, ReadOnly: a.ReadOnly()}
 	if l.put(r, writeTimeout) != nil {
-		return
+		return nil
 	}
 	l.SetReadDeadline(time.Time{})
 	if ctx.Err() != nil {
-		return
+		return nil
 	}
 
 	var writing sync.Mutex
@@ -344,7 +345,7 @@ func (s *Server) attach(ctx context.Context, l *lines, log *slog.Logger, req Req
 			f = Frame{Error: err.Error()}
 		}
 		if put(f) != nil || err != nil || f.End != nil {
-			return
+			return nil
 		}
 	}
 }

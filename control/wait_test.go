@@ -1,0 +1,265 @@
+package control_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/termbridge/termbridge/control"
+	"github.com/termbridge/termbridge/terminal"
+	"github.com/termbridge/termbridge/terminal/memterm"
+)
+
+// A stage is a Manager whose terminals are in the state that the test says.
+type stage struct {
+	terminal.Manager
+	mu     sync.Mutex
+	actors map[string]*actor
+}
+
+// An actor is a terminal, and what it does.
+type actor struct {
+	terminal.Terminal
+	mu    sync.Mutex
+	state terminal.State
+	shell bool // it is the shell that waits
+}
+
+func newStage(t *testing.T) (*stage, *control.Control) {
+	s := &stage{Manager: memterm.New(nil), actors: make(map[string]*actor)}
+	t.Cleanup(func() { s.Close() })
+	c := control.New(s, nil)
+	t.Cleanup(func() { c.Close() })
+	return s, c
+}
+
+// start starts a session that goes on until it is told to end.
+func (s *stage) start(t *testing.T, name, group string) *actor {
+	t.Helper()
+	term, err := s.Start(t.Context(), terminal.Command{Line: "sleep 1000000", Labels: map[string]string{control.NameLabel: name, control.GroupLabel: group}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := &actor{Terminal: term, state: terminal.Working}
+	s.actors[term.Info().ID] = a
+	return a
+}
+
+func (s *stage) List() []terminal.Terminal {
+	all := s.Manager.List()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, t := range all {
+		if a := s.actors[t.Info().ID]; a != nil {
+			all[i] = a
+		}
+	}
+	return all
+}
+
+func (a *actor) is(state terminal.State, shell bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.state, a.shell = state, shell
+}
+
+func (a *actor) ReadState(context.Context, int64) (terminal.State, terminal.Evidence, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.state, terminal.Evidence{Certainty: terminal.Certain, Reason: "the test says so", Prompt: a.shell}, nil
+}
+
+// TestWait pins when a wait ends, and with what.
+func TestWait(t *testing.T) {
+	for name, f := range map[string]func(t *testing.T, s *stage, c *control.Control){
+		"at once when it is there": func(t *testing.T, s *stage, c *control.Control) {
+			s.start(t, "web", "").is(terminal.Waiting, true)
+			info, took, err := wait(c, "web", "", "idle", time.Minute)
+			if err != nil || info.Name != "web" || info.AgentState != control.Idle || info.Evidence != "the test says so" || took > 0 {
+				t.Errorf("%+v, %v, %v", info, took, err)
+			}
+		},
+		"a program that waits is blocked and not idle": func(t *testing.T, s *stage, c *control.Control) {
+			s.start(t, "web", "").is(terminal.Waiting, false)
+			if _, _, err := wait(c, "web", "", "blocked", time.Minute); err != nil {
+				t.Error(err)
+			}
+			if _, took, err := wait(c, "web", "", "idle", time.Minute); !errors.Is(err, control.ErrTimeout) || took != time.Minute {
+				t.Errorf("%v after %v", err, took)
+			}
+		},
+		"on the change": func(t *testing.T, s *stage, c *control.Control) {
+			a := s.start(t, "web", "")
+			time.AfterFunc(10*time.Second, func() { a.is(terminal.Waiting, true) })
+			if _, took, err := wait(c, "web", "", "idle", time.Minute); err != nil || took < 10*time.Second || took > 11*time.Second {
+				t.Errorf("%v after %v", err, took)
+			}
+		},
+		"working, on the change": func(t *testing.T, s *stage, c *control.Control) {
+			a := s.start(t, "web", "")
+			a.is(terminal.Waiting, true)
+			time.AfterFunc(10*time.Second, func() { a.is(terminal.Working, false) })
+			if _, took, err := wait(c, "web", "", "working", time.Minute); err != nil || took < 10*time.Second || took > 11*time.Second {
+				t.Errorf("%v after %v", err, took)
+			}
+		},
+		"done is the end": func(t *testing.T, s *stage, c *control.Control) {
+			a := s.start(t, "web", "")
+			time.AfterFunc(10*time.Second, func() { a.Stop(context.Background()) })
+			info, took, err := wait(c, "web", "", "done", time.Minute)
+			if err != nil || info.Status != control.Exited || info.ExitCode == nil || *info.ExitCode != -1 || info.Signal == "" || info.Outcome != terminal.Stopped || took < 10*time.Second {
+				t.Errorf("%+v, %v, %v", info, took, err)
+			}
+		},
+		"it ends without": func(t *testing.T, s *stage, c *control.Control) {
+			a := s.start(t, "web", "")
+			time.AfterFunc(10*time.Second, func() { a.Stop(context.Background()) })
+			if _, took, err := wait(c, "web", "", "idle", time.Minute); !errors.Is(err, control.ErrExited) || took > 20*time.Second {
+				t.Errorf("%v after %v", err, took)
+			}
+		},
+		"the caller goes away": func(t *testing.T, s *stage, c *control.Control) {
+			s.start(t, "web", "dev")
+			for _, group := range []string{"", "dev"} {
+				id := "web"
+				if group != "" {
+					id = ""
+				}
+				gone := errors.New("gone")
+				ctx, cancel := context.WithCancelCause(context.Background())
+				time.AfterFunc(time.Second, func() { cancel(gone) })
+				begin := time.Now()
+				if _, err := c.Wait(ctx, id, group, "idle", time.Minute); !errors.Is(err, gone) || time.Since(begin) != time.Second {
+					t.Errorf("group %q: %v after %v", group, err, time.Since(begin))
+				}
+			}
+		},
+		"the id wins over the group": func(t *testing.T, s *stage, c *control.Control) {
+			s.start(t, "web", "")
+			s.start(t, "other", "dev").is(terminal.Waiting, true)
+			if _, _, err := wait(c, "web", "dev", "idle", time.Second); !errors.Is(err, control.ErrTimeout) {
+				t.Error(err)
+			}
+		},
+		"of a group the first in the order of starts": func(t *testing.T, s *stage, c *control.Control) {
+			s.start(t, "a", "dev")
+			b, second := s.start(t, "b", "dev"), s.start(t, "c", "dev")
+			time.AfterFunc(10*time.Second, func() { second.is(terminal.Waiting, true); b.is(terminal.Waiting, true) })
+			if info, _, err := wait(c, "", " dev ", "idle", time.Minute); err != nil || info.Name != "b" {
+				t.Errorf("%+v, %v", info, err)
+			}
+		},
+		"one that joins the group counts, one that leaves does not": func(t *testing.T, s *stage, c *control.Control) {
+			s.start(t, "a", "dev")
+			leaves, joins := s.start(t, "b", "dev"), s.start(t, "c", "")
+			time.AfterFunc(10*time.Second, func() {
+				c.SetGroup(context.Background(), "b", "")
+				leaves.is(terminal.Waiting, true)
+			})
+			time.AfterFunc(20*time.Second, func() {
+				joins.is(terminal.Waiting, true)
+				c.SetGroup(context.Background(), "c", "dev")
+			})
+			if info, took, err := wait(c, "", "dev", "idle", time.Minute); err != nil || info.Name != "c" || info.Group != "dev" || took < 20*time.Second || took > 21*time.Second {
+				t.Errorf("%+v, %v, %v", info, took, err)
+			}
+		},
+		"a group ends when every one has": func(t *testing.T, s *stage, c *control.Control) {
+			a, b := s.start(t, "a", "dev"), s.start(t, "b", "dev")
+			time.AfterFunc(10*time.Second, func() { a.Stop(context.Background()) })
+			time.AfterFunc(20*time.Second, func() { b.Stop(context.Background()) })
+			if _, took, err := wait(c, "", "dev", "idle", time.Minute); !errors.Is(err, control.ErrExited) || took < 20*time.Second || took > 30*time.Second {
+				t.Errorf("%v after %v", err, took)
+			}
+		},
+		"a group's time": func(t *testing.T, s *stage, c *control.Control) {
+			s.start(t, "a", "dev")
+			if _, took, err := wait(c, "", "dev", "idle", 7*time.Second); !errors.Is(err, control.ErrTimeout) || took != 7*time.Second {
+				t.Errorf("%v after %v", err, took)
+			}
+			if _, took, err := wait(c, "", "dev", "idle", 0); !errors.Is(err, control.ErrTimeout) || took != control.DefaultWaitTimeout {
+				t.Errorf("%v after %v", err, took)
+			}
+		},
+		"the first of two with one name, and an id before a name": func(t *testing.T, s *stage, c *control.Control) {
+			first, second := s.start(t, "same", ""), s.start(t, "same", "")
+			third := s.start(t, second.Info().ID, "")
+			for _, f := range []struct {
+				name string
+				want *actor
+			}{{"same", first}, {second.Info().ID, second}, {third.Info().ID, third}} {
+				f.want.is(terminal.Waiting, true)
+				if info, _, err := wait(c, f.name, "", "idle", time.Second); err != nil || info.ID != f.want.Info().ID {
+					t.Errorf("%s: %+v, %v", f.name, info, err)
+				}
+				f.want.is(terminal.Working, false)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, c := newStage(t)
+				f(t, s, c)
+			})
+		})
+	}
+}
+
+func wait(c *control.Control, id, group, state string, timeout time.Duration) (control.SessionInfo, time.Duration, error) {
+	begin := time.Now()
+	info, err := c.Wait(context.Background(), id, group, state, timeout)
+	return info, time.Since(begin), err
+}
+
+// TestGuess pins what is believed of a terminal that does not tell, by what it shows.
+func TestGuess(t *testing.T) {
+	for text, want := range map[string]control.State{
+		"user@host:~$ ":            control.Idle,
+		"# ":                       control.Idle,
+		"compiling":                control.Working,
+		"Continue? [y/N] ":         control.Blocked,
+		"Password: ":               control.Blocked,
+		">>> ":                     control.Blocked,
+		"\x1b[1mContinue?\x1b[0m ": control.Blocked,
+		"done: 100%\n":             control.Working,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			m := memterm.New(&memterm.Options{Programs: map[string]memterm.Program{"show": func(p *memterm.Process) terminal.Exit {
+				p.Stdout.Write([]byte(text))
+				p.Sleep(time.Hour)
+				return memterm.Code(0)
+			}}})
+			defer m.Close()
+			c := control.New(plainly{m}, nil)
+			defer c.Close()
+			if _, err := m.Start(t.Context(), terminal.Command{Args: []string{"show"}}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(500 * time.Millisecond)
+			if now, err := c.List(t.Context(), ""); err != nil || now[0].AgentState != control.Working {
+				t.Errorf("%q, just now: %+v, %v", text, now, err)
+			}
+			time.Sleep(time.Minute)
+			later, err := c.List(t.Context(), "")
+			if err != nil || later[0].AgentState != want || later[0].Evidence == "" {
+				t.Errorf("%q: %+v, %v, want %s", text, later, err, want)
+			}
+		})
+	}
+}
+
+// plainly is a Manager whose terminals do no more than they must.
+type plainly struct{ terminal.Manager }
+
+func (m plainly) List() []terminal.Terminal {
+	all := m.Manager.List()
+	for i, t := range all {
+		all[i] = struct{ terminal.Terminal }{t}
+	}
+	return all
+}
