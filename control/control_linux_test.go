@@ -340,3 +340,35 @@ func TestAttach(t *testing.T) {
 		t.Errorf("attach to nothing: %v", err)
 	}
 }
+
+// TestViewerThatDoesNotRead pins that a viewer which stops reading is shown the screen
+// as it is when it reads again, and not all that it has missed, and that nobody waits
+// for it meanwhile.
+func TestViewerThatDoesNotRead(t *testing.T) {
+	d := newDesk(t)
+	id := d.do(control.Request{Verb: control.VerbNew, Command: "read x; yes missed | head -c 8000000; echo the-$((1))-end; read y"}).ID
+	d.wait(id, "", control.Blocked)
+	slow := d.attach(control.Request{ID: id})
+	slow.until("the screen", func() bool { return slow.screen.Len() > 0 })
+	d.do(control.Request{Verb: control.VerbSend, ID: id, Text: "\r"})
+	d.shows(id, "the-1-end")
+	d.wait(id, "", control.Blocked)
+
+	read, repaints := 0, 0
+	stop := time.AfterFunc(30*time.Second, func() { slow.conn.Close() })
+	defer stop.Stop()
+	for !strings.Contains(slow.screen.String(), "the-1-end") {
+		f, err := slow.conn.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if read += len(f.Data); f.Repaint {
+			repaints++
+			slow.screen.Reset()
+		}
+		slow.screen.Write(f.Data)
+	}
+	if read > 4<<20 || repaints == 0 {
+		t.Errorf("it read %d bytes of 8,000,000, and the screen was painted %d times", read, repaints)
+	}
+}
