@@ -111,8 +111,15 @@ func TestOperations(t *testing.T) {
 	d.do(control.Request{Verb: control.VerbSend, ID: "web", Text: "\r"})
 	d.shows(web, "sent-42")
 	d.wait("web", "", control.Idle)
-	if out := d.do(control.Request{Verb: control.VerbRead, ID: "web", Tail: 2}).Output; !strings.HasPrefix(out, "sent-42\n") {
-		t.Errorf("the last two lines: %q", out)
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) { // the prompt comes
+		out := d.do(control.Request{Verb: control.VerbRead, ID: "web", Tail: 2}).Output
+		if strings.HasPrefix(out, "sent-42\n") {
+			break
+		}
+		if time.Now().After(end) {
+			t.Errorf("the last two lines: %q", out)
+			break
+		}
 	}
 
 	// A program that asks is blocked, and not idle as the shell is.

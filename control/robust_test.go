@@ -370,19 +370,19 @@ func TestAutoPath(t *testing.T) {
 	}
 }
 
-// A log is a handler's output that may be read meanwhile.
-type log struct {
+// A logbook is a handler's output that may be read meanwhile.
+type logbook struct {
 	mu sync.Mutex
 	b  bytes.Buffer
 }
 
-func (l *log) Write(p []byte) (int, error) {
+func (l *logbook) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.Write(p)
 }
 
-func (l *log) String() string {
+func (l *logbook) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
@@ -391,7 +391,7 @@ func (l *log) String() string {
 // TestAudit pins that the log says which process of which user asked for what, and not
 // what is typed.
 func TestAudit(t *testing.T) {
-	var l log
+	var l logbook
 	path := listen(t, &recorder{}, &control.ServerOptions{Logger: slog.New(slog.NewTextHandler(&l, nil))})
 	for _, req := range []control.Request{
 		{Verb: control.VerbSend, ID: "web", Text: "hunter2\r"},

@@ -18,6 +18,7 @@ const (
 	typeTimeout   = 10 * time.Second // for the shell to take it
 	newPatience   = 2 * time.Second  // for both; then it is typed behind New's back
 	quietPrompt   = 300 * time.Millisecond
+	safeLine      = 4000 // bytes that a terminal takes before the shell edits lines
 )
 
 // A typing is a line that New types into its shell.
@@ -54,10 +55,15 @@ func (c *Control) New(ctx context.Context, spec NewSpec) (string, error) {
 		return "", err
 	}
 	id := t.Info().ID
-	if spec.Command == "" {
+	var typing *typing
+	switch {
+	case !t.Info().Command.TTY:
+		err = fmt.Errorf("it has no terminal: %w", errors.ErrUnsupported)
+	case spec.Command == "":
 		return id, nil
+	default:
+		typing, err = c.startTyping(context.WithoutCancel(ctx), t, spec.Command)
 	}
-	typing, err := c.startTyping(context.WithoutCancel(ctx), t, spec.Command)
 	if err == nil {
 		timer := time.NewTimer(newPatience)
 		defer timer.Stop()
@@ -71,7 +77,7 @@ func (c *Control) New(ctx context.Context, spec NewSpec) (string, error) {
 		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), terminal.SettleTimeout)
 		defer cancel()
 		_, _ = t.Stop(stop)
-		return "", fmt.Errorf("type the command into %s: %w", c.shell, err)
+		return "", fmt.Errorf("type into %s: %w", c.shell, err)
 	}
 	return id, nil
 }
@@ -100,7 +106,7 @@ func (c *Control) startTyping(ctx context.Context, t terminal.Terminal, line str
 // typeLine types a line, and Enter, when the shell is at its prompt. A shell that edits
 // lines itself takes any length there, and the terminal no more than 4,095 bytes before.
 func typeLine(ctx context.Context, t terminal.Terminal, line string) error {
-	awaitPrompt(ctx, t)
+	awaitPrompt(ctx, t, len(line) < safeLine)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -113,8 +119,9 @@ func typeLine(ctx context.Context, t terminal.Terminal, line string) error {
 	return err
 }
 
-// awaitPrompt waits until a shell is at its prompt, but not for long.
-func awaitPrompt(ctx context.Context, t terminal.Terminal) {
+// awaitPrompt waits until a shell is at its prompt, but not for long: if what is typed
+// is short, silence will do, where the system shows nothing.
+func awaitPrompt(ctx context.Context, t terminal.Terminal, short bool) {
 	ctx, cancel := context.WithTimeout(ctx, promptTimeout)
 	defer cancel()
 	s := session{Terminal: t, info: t.Info()}
@@ -124,6 +131,9 @@ func awaitPrompt(ctx context.Context, t terminal.Terminal) {
 	}
 	for ctx.Err() == nil && !isClosed(t.Done()) {
 		if state, _ := s.state(ctx); state == Idle {
+			return
+		}
+		if last := t.Info().LastOutput; short && !last.IsZero() && time.Since(last) > quietGuess {
 			return
 		}
 		sleep(ctx, pollInterval)
