@@ -26,6 +26,7 @@ const helpText = "Each line of a prompt is one of:\n" +
 	"screen ID [--until TEXT]   show the screen of a full-screen program\n" +
 	"keys ID NAME…              press keys: Up, Enter, C-c, F10, q\n" +
 	"wait ID [--timeout 10s]    wait for the end; never ends it\n" +
+	"wait ID|--group G --state idle|working|blocked|done\n" +
 	"kill ID\n" +
 	"env                        list where commands can run\n" +
 	"probe [--save FILE]        examine how this client treats terminals\n" +
@@ -35,6 +36,7 @@ const helpText = "Each line of a prompt is one of:\n" +
 	"flags:  --timeout 5s  --dir /abs/dir  --env K=V (more than once)\n" +
 	"        --limit BYTES (51200)  --input (takes input; runs locally)\n" +
 	"        --on NAME (an environment of --env; env lists them)\n" +
+	"        --name NAME (an ID for the lines above)  --group GROUP\n" +
 	"        --argv (LINE is split into words, nothing is expanded)\n" +
 	"```\n\n" +
 	"Lines run in order, and one that fails does not stop the rest. " +

@@ -7,8 +7,10 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
+	"github.com/termbridge/termbridge/control"
 	"github.com/termbridge/termbridge/internal/shellwords"
 	"github.com/termbridge/termbridge/terminal"
 )
@@ -37,14 +39,14 @@ var verbs = []struct {
 	form string // of its line
 	does string
 }{
-	{verbRun, "run [--on NAME] [--background-after 2s] [--timeout 5s] [--dir D] [--env K=V]… [--argv] [--limit BYTES] [--input] -- LINE", "Run a shell line and wait for it"},
-	{verbBg, "bg [--on NAME] [--timeout 5s] [--dir D] [--env K=V]… [--argv] [--limit BYTES] [--input] -- LINE", "Run a shell line in the background"},
+	{verbRun, "run [--name NAME] [--group GROUP] [--on NAME] [--background-after 2s] [--timeout 5s] [--dir D] [--env K=V]… [--argv] [--limit BYTES] [--input] -- LINE", "Run a shell line and wait for it"},
+	{verbBg, "bg [--name NAME] [--group GROUP] [--on NAME] [--timeout 5s] [--dir D] [--env K=V]… [--argv] [--limit BYTES] [--input] -- LINE", "Run a shell line in the background"},
 	{verbJobs, "jobs", "List what runs, and ran, in the background"},
 	{verbOutput, "output ID [--since CURSOR] [--wait 2s]", "Read output of a command"},
 	{verbInput, "input ID TEXT", "Write to a command that takes input"},
 	{verbScreen, "screen ID [--until TEXT] [--wait 5s]", "Show the screen of a full-screen program"},
 	{verbKeys, "keys ID NAME…", "Press keys, such as Up, Enter and C-c"},
-	{verbWait, "wait ID [--timeout 10s]", "Wait for the end of a command"},
+	{verbWait, "wait ID|--group GROUP [--state STATE] [--timeout 10s]", "Wait for the end of a command, or for another state"},
 	{verbKill, "kill ID", "End a command and all that it has started"},
 	{verbEnv, "env", "List where commands can run, for --on"},
 	{verbProbe, "probe [--save FILE]", "Examine how this client treats terminals"},
@@ -75,12 +77,14 @@ type request struct {
 	verb  verb
 	title string           // for the card: the command, else the line
 	cmd   terminal.Command // run, bg
-	id    string           // output, input, screen, keys, wait, kill
+	id    string           // output, input, screen, keys, wait, kill: an id or a name
 	since int64            // output
 	wait  time.Duration    // output, screen, wait
 	text  string           // input, and what screen waits for
 	names []string         // keys
 	file  string           // probe
+	group string           // wait
+	state control.State    // wait, "" is the end of the command
 
 	backgroundAfter time.Duration // run; 0 is never
 }
@@ -168,10 +172,7 @@ func (r *request) arguments(rest string) error {
 		}
 		return nil
 	case verbWait:
-		r.wait = forever
-		return r.idArguments(rest, map[string]func(string) error{
-			"--timeout": func(v string) (err error) { r.wait, err = parseDuration(v); return },
-		})
+		return r.waitArguments(rest)
 	case verbKill:
 		return r.idArguments(rest, nil)
 	case verbProbe:
@@ -187,6 +188,8 @@ func (r *request) arguments(rest string) error {
 func (r *request) runArguments(rest string) error {
 	argv := false
 	values := map[string]func(string) error{
+		"--name":    func(v string) error { return r.label(control.NameLabel, v) },
+		"--group":   func(v string) error { return r.label(control.GroupLabel, v) },
 		"--timeout": func(v string) (err error) { r.cmd.Timeout, err = parseDuration(v); return },
 		"--dir":     func(v string) error { r.cmd.Dir = v; return nil },
 		"--env":     r.env,
@@ -236,6 +239,41 @@ func (r *request) command(line string, argv bool) error {
 	}
 	r.cmd.Args = words
 	return r.cmd.Check()
+}
+
+// label sets a label of the command.
+func (r *request) label(name, v string) error {
+	if strings.TrimSpace(v) == "" || strings.ContainsFunc(v, unicode.IsControl) || len(v) > maxName {
+		return fmt.Errorf("%q is no name: it is one line of at most %d bytes", v, maxName)
+	}
+	if r.cmd.Labels == nil {
+		r.cmd.Labels = map[string]string{}
+	}
+	r.cmd.Labels[name] = strings.TrimSpace(v)
+	return nil
+}
+
+// maxName is how many bytes the name of a command or group has at most.
+const maxName = 256
+
+// waitArguments reads ID or --group, --state and --timeout.
+func (r *request) waitArguments(rest string) error {
+	r.wait = forever
+	err := r.idArguments(rest, map[string]func(string) error{
+		"--group":   func(v string) error { r.group = strings.TrimSpace(v); return nil },
+		"--state":   func(v string) (err error) { r.state, err = control.ParseState(v); return },
+		"--timeout": func(v string) (err error) { r.wait, err = parseDuration(v); return },
+	})
+	switch {
+	case errors.Is(err, errNoID) && r.group != "":
+		err = nil
+	case err == nil && r.group != "":
+		err = errors.New("it waits for an ID or for a --group")
+	}
+	if err == nil && r.group != "" && r.state == "" {
+		r.state = control.Done
+	}
+	return err
 }
 
 // env adds one --env.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/termbridge/termbridge/bridge"
+	"github.com/termbridge/termbridge/control"
 	"github.com/termbridge/termbridge/internal/text"
 	"github.com/termbridge/termbridge/terminal"
 )
@@ -58,6 +59,17 @@ type ReadReport struct {
 type JobReport struct {
 	Report
 	Output *struct{} `json:"output,omitempty"` // hides Report.Output
+	// Name and Group are those that its line gave it.
+	Name  string `json:"name,omitempty"`
+	Group string `json:"group,omitempty"`
+}
+
+// A WaitReport is the rawOutput of a wait for a state in which the command runs.
+type WaitReport struct {
+	Report
+	State     control.State      `json:"state"`
+	Certainty terminal.Certainty `json:"certainty,omitempty"`
+	Evidence  string             `json:"evidence,omitempty"` // why that is believed
 }
 
 // A JobsReport is the rawOutput of jobs.

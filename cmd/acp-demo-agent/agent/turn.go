@@ -14,6 +14,7 @@ import (
 	"github.com/coder/acp-go-sdk"
 
 	"github.com/termbridge/termbridge/bridge"
+	"github.com/termbridge/termbridge/control"
 	"github.com/termbridge/termbridge/internal/text"
 	"github.com/termbridge/termbridge/terminal"
 	"github.com/termbridge/termbridge/view"
@@ -125,6 +126,12 @@ func (t *turn) do(ctx context.Context, call *bridge.Call, req request) {
 		t.probe(ctx, call, req)
 	case verbHelp:
 		t.end(ctx, call, helpReport(), helpText, nil, helpText)
+	case verbWait:
+		if req.state != "" {
+			t.waitState(ctx, call, req)
+			return
+		}
+		fallthrough
 	default:
 		term, err := t.command(req.id)
 		if err != nil {
@@ -215,7 +222,7 @@ func (t *turn) exec(ctx context.Context, call *bridge.Call, req request) {
 	after := forever
 	if req.backgroundAfter > 0 {
 		after = req.backgroundAfter
-		req.cmd.Labels = map[string]string{jobLabel: req.title}
+		req.job()
 	}
 	result, err := call.ExecFor(ctx, req.cmd, after)
 	if result == nil {
@@ -249,9 +256,17 @@ func (t *turn) exec(ctx context.Context, call *bridge.Call, req request) {
 	t.end(ctx, call, r, "", err, describe(req.title, r))
 }
 
+// job marks the command as one that jobs lists.
+func (r *request) job() {
+	if r.cmd.Labels == nil {
+		r.cmd.Labels = map[string]string{}
+	}
+	r.cmd.Labels[jobLabel] = r.title
+}
+
 // background starts a command that survives the turn.
 func (t *turn) background(ctx context.Context, call *bridge.Call, req request) {
-	req.cmd.Labels = map[string]string{jobLabel: req.title}
+	req.job()
 	term, err := call.StartBackground(ctx, req.cmd)
 	if err != nil {
 		t.fail(ctx, call, req, err)
@@ -285,8 +300,9 @@ func (t *turn) jobs(ctx context.Context, call *bridge.Call) {
 			continue
 		}
 		r := t.report(info)
-		j.Jobs = append(j.Jobs, JobReport{Report: r})
-		fmt.Fprintf(&list, "- %s: %s", code(r.ID), describe(title, r))
+		name, group := info.Command.Labels[control.NameLabel], info.Command.Labels[control.GroupLabel]
+		j.Jobs = append(j.Jobs, JobReport{Report: r, Name: name, Group: group})
+		fmt.Fprintf(&list, "- %s: %s", t.label(info), describe(title, r))
 	}
 	message := count(len(j.Jobs), "job") + ".\n"
 	if len(j.Jobs) > 0 {
@@ -296,7 +312,20 @@ func (t *turn) jobs(ctx context.Context, call *bridge.Call) {
 	t.end(ctx, call, j, text.JSONTail(message, jobsTextBudget), nil, message)
 }
 
-// command returns a command of the session by its id.
+// label names a command for people: its id, its name and its group.
+func (t *turn) label(info terminal.Info) string {
+	label := code(info.ID)
+	if name := info.Command.Labels[control.NameLabel]; name != "" {
+		label += " " + code(name)
+	}
+	if group := info.Command.Labels[control.GroupLabel]; group != "" {
+		label += " of " + code(group)
+	}
+	return label
+}
+
+// command returns a command of the session by its id, or by its name: the first
+// that was given it.
 func (t *turn) command(id string) (terminal.Terminal, error) {
 	term, err := t.session.state.Get(id)
 	if err == nil {
@@ -307,7 +336,11 @@ func (t *turn) command(id string) (terminal.Terminal, error) {
 	}
 	var known []string
 	for _, term := range t.session.state.List() {
-		known = append(known, term.Info().ID)
+		info := term.Info()
+		if info.Command.Labels[control.NameLabel] == id {
+			return term, nil
+		}
+		known = append(known, info.ID)
 	}
 	if len(known) == 0 {
 		return nil, fmt.Errorf("no command %q in this session: none was started yet; bg starts one", id)
@@ -356,9 +389,35 @@ func (t *turn) wait(ctx context.Context, call *bridge.Call, req request, term te
 	t.ended(ctx, call, req, term, r)
 }
 
+// waitState waits until a command, or the first of a group, is in a state.
+func (t *turn) waitState(ctx context.Context, call *bridge.Call, req request) {
+	c := control.New(t.session.state.Manager(), &control.Options{Logger: t.agent.opts.Logger})
+	defer c.Close()
+	s, err := c.Wait(ctx, req.id, req.group, string(req.state), max(req.wait, 1))
+	if err != nil {
+		t.fail(ctx, call, req, err)
+		return
+	}
+	term, err := t.session.state.Get(s.ID)
+	if err != nil {
+		t.fail(ctx, call, req, err)
+		return
+	}
+	info := term.Info()
+	if info.Outcome.Ended() {
+		t.ended(ctx, call, req, term, t.report(info))
+		return
+	}
+	message := fmt.Sprintf("%s is %s", t.label(info), s.AgentState)
+	if s.Evidence != "" {
+		message += fmt.Sprintf(" (%s: %s)", s.Certainty, s.Evidence)
+	}
+	t.end(ctx, call, WaitReport{Report: t.report(info), State: s.AgentState, Certainty: s.Certainty, Evidence: s.Evidence}, message, nil, message+".\n")
+}
+
 // kill ends a command. One that has ended stays as it is.
 func (t *turn) kill(ctx context.Context, call *bridge.Call, req request, term terminal.Terminal) {
-	info, err := t.session.state.Kill(req.id)
+	info, err := t.session.state.Kill(term.Info().ID)
 	if err != nil {
 		t.failWith(ctx, call, req, t.report(info), err)
 		return
