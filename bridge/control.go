@@ -16,13 +16,6 @@ import (
 	"github.com/termbridge/termbridge/terminal"
 )
 
-// The variables in the environment of commands by which one finds itself, while
-// [Bridge.ServeControl] serves: the path of the socket, and the id of its terminal.
-const (
-	EnvSocket   = "TERMBRIDGE_SOCKET"
-	EnvTerminal = "TERMBRIDGE_TERMINAL"
-)
-
 // A controlled is what serves the terminals of a Bridge to others.
 type controlled struct {
 	control *control.Control
@@ -38,8 +31,8 @@ type controlled struct {
 // runs locally, since a client's terminal has no input. Commands in the client's
 // terminals can be followed, and are typed into there.
 //
-// Commands have [EnvSocket], unless they run at one of Options.Executors, and
-// [EnvTerminal], unless Options.Local makes their Manager. Requests are logged at Info.
+// Commands have [control.EnvSocket], unless they run at one of Options.Executors, and
+// [control.EnvTerminal], unless Options.Local makes their Manager. Requests are logged at Info.
 // For the errors see [control.Listen].
 func (b *Bridge) ServeControl(path string) error {
 	path, err := filepath.Abs(path)
@@ -88,7 +81,7 @@ func (b *Bridge) idEnv() string {
 	if b.socket() == "" {
 		return ""
 	}
-	return EnvTerminal
+	return control.EnvTerminal
 }
 
 // findable returns cmd as it runs, so that it can find its own terminal.
@@ -96,7 +89,7 @@ func (b *Bridge) findable(cmd terminal.Command) terminal.Command {
 	switch cmd.Environment {
 	case "", EnvironmentClient, EnvironmentLocal:
 		if socket := b.socket(); socket != "" {
-			return cmd.WithEnv(EnvSocket, socket)
+			return cmd.WithEnv(control.EnvSocket, socket)
 		}
 	}
 	return cmd

@@ -26,6 +26,13 @@ func checkLength(path string) error {
 	return nil
 }
 
+// The variables in the environment of commands by which one finds itself, while its
+// agent serves control: the path of the socket, and the id of its own terminal.
+const (
+	EnvSocket   = "TERMBRIDGE_SOCKET"
+	EnvTerminal = "TERMBRIDGE_TERMINAL"
+)
+
 // AutoPath returns where a server goes that the user gives no path: NAME.sock in the
 // directory termbridge of the user's runtime directory (XDG_RUNTIME_DIR), or else in
 // a private one in the directory for temporary files. Listen makes the directory. A

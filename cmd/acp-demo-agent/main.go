@@ -30,6 +30,8 @@ import (
 	"github.com/termbridge/termbridge/bridge"
 	"github.com/termbridge/termbridge/cmd/acp-demo-agent/agent"
 	"github.com/termbridge/termbridge/cmd/internal/checkclient"
+	"github.com/termbridge/termbridge/control"
+	"github.com/termbridge/termbridge/control/ctl"
 	"github.com/termbridge/termbridge/execenv"
 	"github.com/termbridge/termbridge/execenv/launcher"
 	"github.com/termbridge/termbridge/internal/logqueue"
@@ -39,6 +41,7 @@ import (
 const usage = `usage: acp-demo-agent [flags]         speak ACP on standard input and output
        acp-demo-agent check-client [flags] -- CLIENT ARGV…   examine an ACP client
        acp-demo-agent demo            see an agent run commands, without an editor
+       acp-demo-agent ctl VERB        look into a running agent (ctl --help says more)
 
 Flags:
   --policy POLICY  where commands run:
@@ -57,6 +60,8 @@ Flags:
                    $XDG_STATE_HOME/acp-demo-agent or, without that,
                    ~/.local/state/acp-demo-agent by default
   --profiles FILE  how clients treat terminals, as in docs/clients.md
+  --control PATH   serve the terminals at a Unix socket, for "termbridge ctl";
+                   auto picks a path under the user's runtime directory
   --log FILE       append what happens to FILE; without it, warnings go to stderr
   --version        print the version
   --help           print this
@@ -78,6 +83,12 @@ func main() { os.Exit(run(os.Args[1:])) }
 func run(args []string) int {
 	if len(args) > 0 && args[0] == "demo" {
 		return runDemo(args[1:])
+	}
+	if len(args) > 0 && args[0] == "ctl" {
+		ctx, stop := signal.NotifyContext(context.Background(), endSignals()...)
+		defer stop()
+		p := ctl.Program{Name: "acp-demo-agent ctl", Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
+		return p.Main(ctx, args[1:])
 	}
 	if len(args) > 0 && args[0] == checkclient.Name || len(args) == 0 && checkclient.Asked() {
 		ctx, stop := signal.NotifyContext(context.Background(), endSignals()...)
@@ -118,6 +129,7 @@ func run(args []string) int {
 		}
 		return err
 	})
+	controlPath := fs.String("control", "", "")
 	logFile := fs.String("log", "", "")
 	showVersion := fs.Bool("version", false, "")
 	if status, done := parse(fs, args, usage); done {
@@ -133,6 +145,10 @@ func run(args []string) int {
 		return exitUsage
 	}
 	defer closeLog()
+	if *controlPath == "auto" {
+		*controlPath = control.AutoPath(fmt.Sprintf("acp-demo-agent-%d", os.Getpid()))
+		fmt.Fprintln(os.Stderr, "acp-demo-agent: control is served at", *controlPath)
+	}
 	if _, ok := terminalWidth(os.Stdin); ok {
 		fmt.Fprintln(os.Stderr, "acp-demo-agent: I speak ACP and wait for a client; for something to see, run: acp-demo-agent demo")
 	}
@@ -145,7 +161,7 @@ func run(args []string) int {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
 	err = agent.Serve(ctx, os.Stdin, os.Stdout, &agent.Options{
-		Policy: policy, Shell: *shell, Ask: *ask, StateDir: stateDir, Profiles: profiles, Executors: executors, Version: version.String(), Logger: logger,
+		Policy: policy, Control: *controlPath, Shell: *shell, Ask: *ask, StateDir: stateDir, Profiles: profiles, Executors: executors, Version: version.String(), Logger: logger,
 	})
 	if err != nil {
 		if *logFile != "" {

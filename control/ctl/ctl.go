@@ -43,13 +43,6 @@ const (
 	ExitReadOnly = 7 // nothing can be typed there
 )
 
-// SocketEnv and TerminalEnv are in the environment of every command of an agent
-// that serves control: its socket, and the command's own id.
-const (
-	SocketEnv   = "TERMBRIDGE_SOCKET"
-	TerminalEnv = "TERMBRIDGE_TERMINAL"
-)
-
 // A Program is what Main is a part of: its name and its standard streams.
 type Program struct {
 	Name           string // as the user types it, such as "termbridge ctl"
@@ -168,7 +161,7 @@ type call struct {
 func (c *call) parse(args []string) (help bool, err error) {
 	fs := flag.NewFlagSet(c.verb.name, flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
-	fs.StringVar(&c.socket, "socket", os.Getenv(SocketEnv), "")
+	fs.StringVar(&c.socket, "socket", os.Getenv(control.EnvSocket), "")
 	fs.BoolVar(&c.json, "json", false, "")
 	if c.verb.flags != nil {
 		c.verb.flags(c, fs)
@@ -212,7 +205,7 @@ func (c *call) path() (string, error) {
 	case 1:
 		return live[0], nil
 	case 0:
-		return "", errors.New("no agent was found: start one with --control auto, or name its socket by --socket or " + SocketEnv)
+		return "", errors.New("no agent was found: start one with --control auto, or name its socket by --socket or " + control.EnvSocket)
 	default:
 		return "", misuse("several agents were found; name one by --socket:\n  %s", strings.Join(live, "\n  "))
 	}
@@ -521,11 +514,11 @@ Flags of every verb:
 Exit status: 0 done; 1 refused, or it failed; 2 the command line makes no sense;
 3 no agent answers; 4 a wait timed out; 5 the terminal ended first; 6 no such
 terminal or group; 7 nothing can be typed there.
-`, TerminalEnv, commonHelp)
+`, control.EnvTerminal, commonHelp)
 	return b.String()
 }
 
-const commonHelp = "  --socket PATH   the agent's socket; $" + SocketEnv + " by default, or else that of\n" +
+const commonHelp = "  --socket PATH   the agent's socket; $" + control.EnvSocket + " by default, or else that of\n" +
 	"                  the only agent which was started with --control auto\n" +
 	"  --json          print JSON, for scripts\n"
 

@@ -78,7 +78,7 @@ func newRig(t *testing.T) *rig {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", r.bin+":"+os.Getenv("PATH"))
-	t.Setenv(ctl.SocketEnv, r.socket)
+	t.Setenv(control.EnvSocket, r.socket)
 	t.Setenv("NO_COLOR", "")
 	return r
 }
@@ -226,7 +226,7 @@ func TestMistakes(t *testing.T) {
 	} {
 		r.fails(c.status, c.says, c.args...)
 	}
-	t.Setenv(ctl.SocketEnv, "")
+	t.Setenv(control.EnvSocket, "")
 	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
 	r.fails(ctl.ExitNoAgent, "--control auto", "list")
 }
@@ -345,5 +345,33 @@ func TestCompletion(t *testing.T) {
 				t.Errorf("a name with a space: %q", got)
 			}
 		})
+	}
+}
+
+func TestWorkedExample(t *testing.T) {
+	// The script of docs/control.md works as it stands there.
+	has(t, "python3")
+	doc, err := os.ReadFile("../../docs/control.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, script, _ := strings.Cut(string(doc), "\n```sh\n")
+	script, _, ok := strings.Cut(script, "\n```\n")
+	if !ok {
+		t.Fatal("there is no script")
+	}
+	newRig(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*bound)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "sh", "-c", script)
+	cmd.Dir, cmd.WaitDelay = t.TempDir(), time.Second
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v:\n%s", err, out)
+	}
+	for _, want := range []string{`"agent_state": "blocked"`, `"name": "repl"`, "dev    running  idle", "\n3\n"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
 	}
 }

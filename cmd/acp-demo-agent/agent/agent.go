@@ -63,6 +63,11 @@ type Options struct {
 	// Examine makes the agent do nothing but examine its client.
 	Examine *Examine
 
+	// Control is the path of the socket at which others see and drive the terminals of
+	// the connection ([bridge.Bridge.ServeControl]); "" serves none. A path that cannot
+	// be served is logged, and the agent works without.
+	Control string
+
 	// StateDir is where sessions are kept for session/list, session/load and
 	// session/resume, a file each, readable by the user only; the directory is made
 	// when it is needed. "" keeps none.
@@ -177,6 +182,11 @@ func (a *Agent) Initialize(_ context.Context, req acp.InitializeRequest) (acp.In
 		Executors: a.opts.Executors,
 		Logger:    a.opts.Logger,
 	})
+	if path := a.opts.Control; path != "" {
+		if err := a.bridge.ServeControl(path); err != nil {
+			a.opts.Logger.Error("control is not served", "err", err)
+		}
+	}
 	close(a.ready)
 	can := acp.AgentCapabilities{SessionCapabilities: acp.SessionCapabilities{Close: &acp.SessionCloseCapabilities{}}}
 	if a.opts.StateDir != "" {
