@@ -229,8 +229,30 @@ func TestNewTypesALongLine(t *testing.T) {
 	// What is sent at once comes behind the line.
 	id = d.do(control.Request{Verb: control.VerbNew, Command: "echo first-$((1))"}).ID
 	d.do(control.Request{Verb: control.VerbSend, ID: id, Text: "echo second-$((2))\r"})
-	d.shows(id, "first-1")
 	d.shows(id, "second-2")
+	if out := d.do(control.Request{Verb: control.VerbRead, ID: id}).Output; strings.Index(out, "\nfirst-1") < 0 || strings.Index(out, "second-") < strings.Index(out, "\nfirst-1") {
+		t.Errorf("what was sent does not come behind the line: %q", out)
+	}
+}
+
+// TestNewSaysWhatCannotBeTyped pins that a shell which edits no lines takes no long one,
+// and that there is no session then.
+func TestNewSaysWhatCannotBeTyped(t *testing.T) {
+	const shell = "/bin/dash"
+	if _, err := os.Stat(shell); err != nil {
+		t.Skip("there is no shell here that edits no lines: ", err)
+	}
+	m := localterm.New(nil)
+	defer m.Close()
+	c := control.New(m, &control.Options{Shell: shell})
+	defer c.Close()
+	if _, err := c.New(t.Context(), control.NewSpec{Command: "echo " + strings.Repeat("x", 5000)}); !errors.Is(err, terminal.ErrLineTooLong) {
+		t.Errorf("a long line: %v", err)
+	}
+	all, err := c.List(t.Context(), "")
+	if err != nil || len(all) != 1 || all[0].Status != control.Exited {
+		t.Errorf("the session: %+v, %v", all, err)
+	}
 }
 
 // A viewer shows what an attached connection sends, on a screen of its own.

@@ -3,6 +3,7 @@ package control_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -169,6 +170,18 @@ func TestWait(t *testing.T) {
 				t.Errorf("%+v, %v, %v", info, took, err)
 			}
 		},
+		"one that leaves the group and comes back counts": func(t *testing.T, s *stage, c *control.Control) {
+			s.start(t, "a", "dev")
+			b := s.start(t, "b", "dev")
+			time.AfterFunc(10*time.Second, func() {
+				c.SetGroup(context.Background(), "b", "")
+				b.is(terminal.Waiting, true)
+			})
+			time.AfterFunc(20*time.Second, func() { c.SetGroup(context.Background(), "b", "dev") })
+			if info, took, err := wait(c, "", "dev", "idle", time.Minute); err != nil || info.Name != "b" || took < 20*time.Second || took > 21*time.Second {
+				t.Errorf("%+v, %v, %v", info, took, err)
+			}
+		},
 		"a group ends when every one has": func(t *testing.T, s *stage, c *control.Control) {
 			a, b := s.start(t, "a", "dev"), s.start(t, "b", "dev")
 			time.AfterFunc(10*time.Second, func() { a.Stop(context.Background()) })
@@ -262,4 +275,38 @@ func (m plainly) List() []terminal.Terminal {
 		all[i] = struct{ terminal.Terminal }{t}
 	}
 	return all
+}
+
+// TestSendComesBehindTheCommand pins that what is sent while the shell of New is not
+// ready yet is typed behind the command.
+func TestSendComesBehindTheCommand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := memterm.New(&memterm.Options{Programs: map[string]memterm.Program{"slow": func(p *memterm.Process) terminal.Exit {
+			for range 50 { // as long as it writes it is at no prompt
+				p.Stdout.Write([]byte("."))
+				p.Sleep(100 * time.Millisecond)
+			}
+			p.Sleep(time.Hour)
+			return memterm.Code(0)
+		}}})
+		defer m.Close()
+		c := control.New(m, &control.Options{Shell: "slow"})
+		defer c.Close()
+		begin := time.Now()
+		id, err := c.New(t.Context(), control.NewSpec{Command: "first"})
+		if err != nil || time.Since(begin) != 2*time.Second {
+			t.Fatalf("New: %v after %v", err, time.Since(begin))
+		}
+		if all, err := c.List(t.Context(), ""); err != nil || all[0].AgentState != control.Working || all[0].Command != "first" {
+			t.Errorf("while its command is typed: %+v, %v", all, err)
+		}
+		if err := c.Send(t.Context(), id, "second\r"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		out, err := c.Read(t.Context(), id, 0)
+		if first, second := strings.Index(out, "first"), strings.Index(out, "second"); err != nil || first < 0 || second < first {
+			t.Errorf("typed: %q, %v", out, err)
+		}
+	})
 }

@@ -78,6 +78,30 @@ func TestMirrorIsBehind(t *testing.T) {
 	})
 }
 
+// TestMirrorCatchesUp pins that of much that is kept not all is shown: a view that is
+// far behind goes on with the screen as it is.
+func TestMirrorCatchesUp(t *testing.T) {
+	mirrored(t, 0, func(t *testing.T, m *view.Mirror, write func(string)) {
+		write("first\n")
+		if _, err := m.Next(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		write(strings.Repeat("missed\n", 100_000) + "last")
+		text, painted := "", false
+		for !strings.Contains(text, "last") {
+			shown, err := m.Next(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			text += shown.Text
+			painted = painted || shown.Painted
+		}
+		if !painted || len(text) > 400_000 || m.Partial() {
+			t.Errorf("painted: %v, %d bytes, partial: %v", painted, len(text), m.Partial())
+		}
+	})
+}
+
 // TestMirrorWaitsForAnUpdate pins that no screen is painted in the middle of an update
 // that the program announces, but not for long.
 func TestMirrorWaitsForAnUpdate(t *testing.T) {
