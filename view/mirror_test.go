@@ -86,7 +86,7 @@ func TestMirrorCatchesUp(t *testing.T) {
 		if _, err := m.Next(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		write(strings.Repeat("missed\n", 100_000) + "last")
+		write(strings.Repeat("missed\n", 60_000) + "last")
 		text, painted := "", false
 		for !strings.Contains(text, "last") {
 			shown, err := m.Next(t.Context())
@@ -96,7 +96,7 @@ func TestMirrorCatchesUp(t *testing.T) {
 			text += shown.Text
 			painted = painted || shown.Painted
 		}
-		if !painted || len(text) > 400_000 || m.Partial() {
+		if !painted || len(text) > 300_000 || m.Partial() {
 			t.Errorf("painted: %v, %d bytes, partial: %v", painted, len(text), m.Partial())
 		}
 	})
