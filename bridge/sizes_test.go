@@ -71,7 +71,7 @@ func TestHundredsOfCommandsInACall(t *testing.T) {
 		if *full {
 			n = 460
 		} else if k.presentation == bridge.PresentText {
-			n = 200 // not all are shown
+			n = 260 // not all are shown
 		}
 		for _, size := range []int{0, 29_000} {
 			t.Run(fmt.Sprint(k.presentation, " ", size), func(t *testing.T) {
