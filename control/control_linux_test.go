@@ -399,3 +399,17 @@ func TestViewerThatDoesNotRead(t *testing.T) {
 		t.Errorf("it read %d bytes of 8,000,000, and the screen was painted %d times", read, repaints)
 	}
 }
+
+// TestRedraw pins that a program whose screen is not known any more is asked to draw it
+// again when somebody attaches.
+func TestRedraw(t *testing.T) {
+	d := newDesk(t)
+	script := `trap 'echo redrawn-$((1))' WINCH; yes missed | head -c 2000000; echo the-$((1))-end; while :; do sleep 0.1; done`
+	term, err := d.m.Start(t.Context(), terminal.Command{Line: script, TTY: true, Stdin: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := term.Info().ID
+	d.shows(id, "the-1-end")
+	d.attach(control.Request{ID: id}).shows("redrawn-1")
+}
