@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -193,6 +194,16 @@ func (e *Executor) connect(ctx context.Context) (*connection, error) {
 	case <-c.ready:
 	case <-ctx.Done():
 		c.leave()
+		if !errors.Is(context.Cause(ctx), ErrUnreachable) {
+			return nil, context.Cause(ctx)
+		}
+		select { // the connection's own time is over as well: it knows more
+		case <-c.ready:
+			if c.err != nil {
+				return nil, c.err
+			}
+		case <-time.After(request):
+		}
 		return nil, context.Cause(ctx)
 	}
 	if c.err != nil {
@@ -270,9 +281,18 @@ func (c *connection) forget() {
 	c.asked = nil
 }
 
+// shortTemp returns where the directory of a connection is made: the path of a
+// socket in it may have 90 bytes or so.
+func shortTemp() string {
+	if len(os.TempDir()) > 50 && runtime.GOOS != "windows" {
+		return "/tmp"
+	}
+	return ""
+}
+
 // start starts the supervisor.
 func (c *connection) start() (*bufio.Reader, *tailText, error) {
-	dir, err := os.MkdirTemp("", "tb")
+	dir, err := os.MkdirTemp(shortTemp(), "tb")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -313,7 +333,7 @@ func (c *connection) start() (*bufio.Reader, *tailText, error) {
 // files.
 func (c *connection) greet(lines *bufio.Reader, text *tailText) error {
 	timeout := time.AfterFunc(c.e.opts.StartTimeout, func() {
-		c.abort(fmt.Errorf("no answer for %v", c.e.opts.StartTimeout))
+		c.abort(c.e.late())
 	})
 	defer timeout.Stop()
 	stopped := make(chan struct{})
@@ -342,11 +362,13 @@ func (c *connection) greet(lines *bufio.Reader, text *tailText) error {
 			_ = c.sup.Wait() // the standard error is complete
 			why := c.sup.Exit().String()
 			c.sup = nil
-			if late {
-				why = context.Cause(c.begin).Error()
-			}
 			if errors.Is(context.Cause(c.begin), terminal.ErrClosed) {
 				return terminal.ErrClosed
+			}
+			if said := text.String() + noise.String(); late && strings.TrimSpace(said) != "" {
+				return fmt.Errorf("%w; what it wrote ends in %q", context.Cause(c.begin), lastLine(said))
+			} else if late {
+				return context.Cause(c.begin)
 			}
 			return c.e.explain(text, noise, why)
 		}
@@ -364,11 +386,11 @@ func (e *Executor) argv(r Run) []string {
 // explain returns why the launcher could not start something: the reason that it
 // gave, and its own last words.
 func (e *Executor) explain(text, noise *tailText, why string) error {
-	said := strings.TrimSpace(text.String())
-	if said == "" {
-		said = strings.TrimSpace(noise.String())
+	said := text.String()
+	if strings.TrimSpace(said) == "" {
+		said = noise.String()
 	}
-	last := said[strings.LastIndexByte(said, '\n')+1:]
+	last := lastLine(said)
 	if last == "" {
 		last = why
 	}
@@ -378,7 +400,12 @@ func (e *Executor) explain(text, noise *tailText, why string) error {
 			reason = r
 		}
 	}
-	return fmt.Errorf("%s: %w: %s", e.launcher.Name, reason, strings.TrimSpace(last))
+	return fmt.Errorf("%s: %w: %s", e.launcher.Name, reason, last)
+}
+
+func lastLine(text string) string {
+	text = strings.TrimSpace(text)
+	return strings.TrimSpace(text[strings.LastIndexByte(text, '\n')+1:])
 }
 
 // beat sends heartbeats, and ends the connection if they are not answered.

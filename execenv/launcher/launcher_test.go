@@ -4,12 +4,19 @@ package launcher_test
 
 import (
 	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/termbridge/termbridge/execenv"
 	"github.com/termbridge/termbridge/execenv/launcher"
+	"github.com/termbridge/termbridge/terminal"
 )
 
 func TestStopEndsNothingOfOthers(t *testing.T) {
@@ -63,5 +70,77 @@ func TestHeartbeatsGoOn(t *testing.T) {
 	}
 	if p.Exit().Signal != "SIGTERM" {
 		t.Errorf("got %v", p.Exit())
+	}
+}
+
+func TestArgumentsThatAreTooLarge(t *testing.T) {
+	// Words that the kernel of the place does not take are a start error, as here.
+	t.Parallel()
+	e := newExecutor(t, launcher.Command("env"), nil)
+	spec := sh("echo $#", strings.Repeat("x", 200_000))
+	if err := e.Command(t.Context(), spec).Run(); !errors.Is(err, terminal.ErrTooLarge) {
+		t.Errorf("one word of 200 kB: %v, want ErrTooLarge", err)
+	}
+	spec = sh("echo $#", slices.Repeat([]string{strings.Repeat("é'", 1000)}, 60)...)
+	if out, err := e.Command(t.Context(), spec).Output(); string(out) != "60\n" || err != nil {
+		t.Errorf("180 kB in words of 3 kB: %s, %v", show(out), err)
+	}
+}
+
+func TestSilentPlace(t *testing.T) {
+	// A place that prints, and never runs anything, is named with what it printed.
+	t.Parallel()
+	e := newExecutor(t, launcher.Command("sh", "-c", "echo '1. menu'; exec sleep 300"), &launcher.Options{StartTimeout: time.Second})
+	err := e.Command(t.Context(), sh("true")).Run()
+	if !errors.Is(err, launcher.ErrUnreachable) || !strings.Contains(err.Error(), "no answer for 1s") || !strings.Contains(err.Error(), "1. menu") || !strings.Contains(err.Error(), e.String()) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestInputIsTheCallersAtOnce(t *testing.T) {
+	// StdinPipe may be written to as soon as Start has returned.
+	t.Parallel()
+	e := newExecutor(t, launcher.Command("env"), nil)
+	var all sync.WaitGroup
+	for range 50 {
+		all.Go(func() {
+			p := e.Command(t.Context(), sh("read -r x; exit $x"))
+			in, err := p.StdinPipe()
+			if err == nil {
+				err = p.Start()
+			}
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if _, err := in.Write([]byte("7\n")); err != nil {
+				t.Error(err)
+			}
+			in.Close()
+			if e, ok := errors.AsType[*execenv.ExitError](p.Wait()); !ok || e.ExitCode() != 7 {
+				t.Errorf("got %v", e)
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestSSHWithItsUsersConfiguration(t *testing.T) {
+	// What ssh's configuration has for people (a command, a log on the standard error)
+	// is not in the way, and neither is a long TMPDIR.
+	l := ssh(t, "sh", func(o *launcher.SSHOptions) {
+		o.Config = filepath.Join(t.TempDir(), "config")
+		if err := os.WriteFile(o.Config, []byte("Host *\nRemoteCommand echo no\nLogLevel DEBUG3\nRequestTTY force\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	})
+	long := filepath.Join(t.TempDir(), strings.Repeat("x", 100))
+	if err := os.Mkdir(long, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("TMPDIR", long)
+	e := newExecutor(t, l, nil)
+	if out, err := e.Command(t.Context(), sh("echo out; echo err >&2")).CombinedOutput(); len(out) != len("out\nerr\n") || err != nil {
+		t.Errorf("got %s, %v", show(out), err)
 	}
 }

@@ -49,9 +49,10 @@ func SSH(destination string, opts *SSHOptions) Launcher {
 			set("RemoteCommand=none", "EscapeChar=none", "ClearAllForwardings=yes", "PermitLocalCommand=no",
 				"ControlPath="+r.Dir+"/s")
 			if r.Supervisor {
-				set("ControlMaster=yes", "ControlPersist=no", "ConnectTimeout=15", "ServerAliveInterval=5", "ServerAliveCountMax=6")
+				set("LogLevel=INFO", "ControlMaster=yes", "ControlPersist=no", "ConnectTimeout=15", "ServerAliveInterval=5", "ServerAliveCountMax=6")
 			} else {
-				set("ControlMaster=no", "ProxyCommand=false") // over the connection, or not at all
+				// What ssh has to say goes to the standard error, as the command's own does.
+				set("LogLevel=ERROR", "ControlMaster=no", "ProxyCommand=false") // over the connection, or not at all
 			}
 			if !o.Ask {
 				set("BatchMode=yes")

@@ -239,7 +239,7 @@ func (p *process) start() (err error) {
 		return err
 	}
 	defer p.e.background.Done()
-	ctx, cancel := context.WithTimeoutCause(p.ctx, p.e.opts.StartTimeout, fmt.Errorf("%w: no answer for %v", ErrUnreachable, p.e.opts.StartTimeout))
+	ctx, cancel := context.WithTimeoutCause(p.ctx, p.e.opts.StartTimeout, p.e.late())
 	defer cancel()
 	if p.conn, err = p.e.connect(ctx); err != nil {
 		return err
@@ -263,6 +263,9 @@ func (p *process) start() (err error) {
 		if p.refused != nil {
 			return p.refused
 		}
+		if p.stdin != nil {
+			p.feeding.Wait() // the header is through: now the input is the caller's
+		}
 		p.mu.Lock()
 		p.phase = running
 		p.mu.Unlock()
@@ -275,6 +278,11 @@ func (p *process) start() (err error) {
 		return fmt.Errorf("%s: %w", p.e.launcher.Name, ErrLost)
 	}
 	return p.e.explain(p.complaint(), &tailText{}, p.inner.Exit().String())
+}
+
+// late is the error of a start that takes too long.
+func (e *Executor) late() error {
+	return fmt.Errorf("%s: %w: no answer for %v", e.launcher.Name, ErrUnreachable, e.opts.StartTimeout)
 }
 
 // abandon ends a process whose Start fails, and waits for its end. The outputs are
@@ -405,7 +413,7 @@ func (p *process) launch() error {
 	}
 	for _, s := range streams {
 		p.reading.Go(func() { // joined by settle
-			_, _ = io.Copy(s.split, s.from)
+			_, _ = io.CopyBuffer(s.split, struct{ io.Reader }{s.from}, make([]byte, 64<<10))
 			s.split.flush()
 			if s.split == main || p.spec.TTY == nil && !isClosed(p.begun) {
 				p.keepNoise(&s.split.noise)
@@ -531,7 +539,7 @@ func (p *process) take(r record) {
 func refusal(body string) error {
 	code, what, _ := strings.Cut(body, " ")
 	var errno error = map[string]error{
-		"ENOENT": syscall.ENOENT, "EACCES": syscall.EACCES, "ENOTDIR": syscall.ENOTDIR, "EISDIR": syscall.EISDIR,
+		"ENOENT": syscall.ENOENT, "EACCES": syscall.EACCES, "ENOTDIR": syscall.ENOTDIR, "EISDIR": syscall.EISDIR, "E2BIG": syscall.E2BIG,
 	}[code]
 	if errno == nil {
 		errno = errors.New(code)
@@ -544,6 +552,8 @@ func refusal(body string) error {
 		reason = execenv.ErrNotExecutable
 	case code == "EISDIR":
 		reason = execenv.ErrIsDirectory
+	case code == "E2BIG":
+		reason = terminal.ErrTooLarge
 	}
 	return fmt.Errorf("%w (%w)", reason, errno)
 }

@@ -3,6 +3,7 @@ package launcher
 import (
 	"fmt"
 	"os"
+	"os/user"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -69,21 +70,36 @@ func PolicyFor(class execenv.Class, workspace string) Policy {
 // hidden returns what is there of what the policy hides, as absolute paths without
 // symbolic links.
 func (p Policy) hidden() []string {
-	home, err := os.UserHomeDir()
-	if err != nil {
-		home = "/"
-	}
 	var all []string
 	for _, path := range slices.Concat(Secrets, p.Hide) {
 		if slices.Contains(p.Show, path) {
 			continue
 		}
+		paths := []string{path}
 		if !filepath.IsAbs(path) {
-			path = filepath.Join(home, path)
+			paths = nil
+			for _, home := range homes() {
+				paths = append(paths, filepath.Join(home, path))
+			}
 		}
-		if real, err := filepath.EvalSymlinks(path); err == nil && !slices.Contains(all, real) {
-			all = append(all, real)
+		for _, path := range paths {
+			if real, err := filepath.EvalSymlinks(path); err == nil && !slices.Contains(all, real) {
+				all = append(all, real)
+			}
 		}
+	}
+	return all
+}
+
+// homes returns the home directories of the user: HOME may be another than the one
+// that has the secrets, or none.
+func homes() []string {
+	var all []string
+	if u, err := user.Current(); err == nil && filepath.IsAbs(u.HomeDir) {
+		all = append(all, u.HomeDir)
+	}
+	if home, err := os.UserHomeDir(); err == nil && filepath.IsAbs(home) && !slices.Contains(all, home) {
+		all = append(all, home)
 	}
 	return all
 }
@@ -120,17 +136,28 @@ func Bubblewrap(policy Policy) Launcher {
 			if !policy.Network {
 				argv = append(argv, "--unshare-net")
 			}
-			for _, path := range []string{"/tmp", "/var/tmp", "/run", "/var/run"} {
-				if real, err := filepath.EvalSymlinks(path); err == nil && real == path {
-					argv = append(argv, "--tmpfs", path)
+			emptied := slices.DeleteFunc([]string{"/tmp", "/var/tmp", "/run", "/var/run"}, func(path string) bool {
+				real, err := filepath.EvalSymlinks(path)
+				return err != nil || real != path
+			})
+			for _, path := range emptied {
+				argv = append(argv, "--tmpfs", path)
+			}
+			bind := func(how string, dirs []string) {
+				for _, dir := range dirs {
+					real, err := filepath.EvalSymlinks(dir)
+					if err != nil {
+						real = dir // bwrap says what is wrong
+					}
+					argv = append(argv, how, real, real)
+					// A link is there as it is, unless it is in a directory that is empty now.
+					if real != filepath.Clean(dir) && slices.ContainsFunc(emptied, func(path string) bool { return strings.HasPrefix(dir, path+"/") }) {
+						argv = append(argv, "--symlink", real, dir)
+					}
 				}
 			}
-			for _, dir := range policy.Read {
-				argv = append(argv, "--ro-bind", dir, dir)
-			}
-			for _, dir := range policy.Write {
-				argv = append(argv, "--bind", dir, dir)
-			}
+			bind("--ro-bind", policy.Read)
+			bind("--bind", policy.Write)
 			for _, path := range policy.hidden() {
 				if info, err := os.Stat(path); err == nil && info.IsDir() {
 					argv = append(argv, "--tmpfs", path)

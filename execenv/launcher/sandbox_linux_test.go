@@ -7,7 +7,9 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -156,6 +158,57 @@ func TestSandboxEndsTheTree(t *testing.T) {
 				t.Error("a process of the command lives on")
 			}
 		})
+	}
+}
+
+func TestSandboxOfLinks(t *testing.T) {
+	// A directory that is named by a symbolic link can be written, under both names;
+	// one in a hidden directory stays hidden.
+	dir := t.TempDir()
+	t.Setenv("HOME", dir)
+	for _, name := range []string{"real", ".ssh/work"} {
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink("real", link); err != nil {
+		t.Fatal(err)
+	}
+	policy := launcher.Policy{Write: []string{link, filepath.Join(dir, ".ssh/work")}}
+	e := newExecutor(t, bubblewrap(t, policy), &launcher.Options{Dir: link})
+	out, err := e.Command(t.Context(), sh(`echo x >"$1/link/a" && echo y >"$1/real/b" && cat a b; echo z >"$1/.ssh/work/c"`, dir)).CombinedOutput()
+	if !strings.HasPrefix(string(out), "x\ny\n") {
+		t.Errorf("got %s, %v", show(out), err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, ".ssh/work/c")); err == nil {
+		t.Error("it has written into a hidden directory")
+	}
+}
+
+func TestSandboxHidesEachHome(t *testing.T) {
+	// Secrets are those of the user's home directory, also where HOME is another one,
+	// or is not set.
+	u, err := user.Current()
+	if err != nil {
+		t.Skip(err)
+	}
+	var secret string
+	for _, name := range launcher.Secrets {
+		if real, err := filepath.EvalSymlinks(filepath.Join(u.HomeDir, name)); err == nil {
+			secret = real
+			break
+		}
+	}
+	if secret == "" {
+		t.Skipf("%s holds no secrets", u.HomeDir)
+	}
+	for _, home := range []string{"", t.TempDir()} {
+		t.Setenv("HOME", home)
+		argv := launcher.Bubblewrap(launcher.Policy{}).Argv(launcher.Run{Argv: []string{"true"}})
+		if !slices.Contains(argv, secret) {
+			t.Errorf("with HOME=%s %s is shown", home, secret)
+		}
 	}
 }
 

@@ -69,6 +69,7 @@ case $1 in
 	(*/*) if [ -d "$1" ]; then _e EISDIR; elif [ -e "$1" ]; then [ -x "$1" ] || _e EACCES; else _e ENOENT; fi;;
 	(*) command -v -- "$1" >/dev/null 2>&1 || command -v "$1" >/dev/null 2>&1 || _e ENOENT;;
 esac;
+if [ ${#_h} -gt 60000 ]; then (exec /bin/sh -c : "$@") 2>/dev/null || _e E2BIG; fi;
 case $_m in (t|o) stty $_t -onlcr iutf8 2>/dev/null || stty -onlcr 2>/dev/null;; esac;
 case $_m in (t) if [ -z "$BASH_VERSION$KSH_VERSION$ZSH_VERSION$YASH_VERSION" ]; then set -m; _j=1; fi;; esac;
 if [ -p /proc/self/fd/8 ]; then exec 2>/proc/self/fd/8; _s=1; else exec 2>/dev/null; fi;
