@@ -147,6 +147,9 @@ func explain(err error, path, dir string) error {
 	case unix.Access(path, unix.X_OK) != nil:
 		return because(ErrNotExecutable, err)
 	}
+	if errno == syscall.ENAMETOOLONG { // gVisor's E2BIG
+		return because(terminal.ErrTooLarge, err)
+	}
 	// The file itself is in order, so it is what it needs to run.
 	if name, _ := interpreter(path); name != "" {
 		return because(ErrBadInterpreter, fmt.Errorf("%s: %w", name, err))

@@ -74,9 +74,7 @@ func TestExitWhileClosing(t *testing.T) {
 	}
 	close(closed)
 	select {
-	case <-p.told:
-	case <-p.blocks:
-		t.Error("who told of the exit is kept by a stop")
+	case <-p.told: // perhaps beside a stop, which ends only now
 	case <-time.After(bound):
 		t.Fatal("who told of the exit is kept")
 	}

@@ -121,7 +121,8 @@ func TestJobControl(t *testing.T) {
 // On a controlling terminal the kernel hangs up on the foreground when the
 // command exits. Who left it, or does not care, survives and is named.
 func TestHangup(t *testing.T) {
-	need(t, "/proc/self/syscall") // gVisor, where it is not, does not hang up
+	need(t, "/proc/self/stat")
+	needLinux(t, "hang-up")
 	need(t, "setsid")
 	for name, test := range map[string]struct {
 		line     string

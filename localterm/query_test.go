@@ -11,6 +11,7 @@ import (
 // A program in raw mode gets answers to what it asks its terminal, however its
 // questions are cut.
 func TestQueries(t *testing.T) {
+	needLinux(t, "reads of a terminal that end by time")
 	for question, want := range map[string]string{
 		`\033[6n`:                 "\x1b[1;1R",
 		`\033[5n`:                 "\x1b[0n",
@@ -65,6 +66,7 @@ func TestSizeProbe(t *testing.T) {
 
 // In line mode nothing is answered: it would be typed at whatever reads next.
 func TestQueriesInLineMode(t *testing.T) {
+	needLinux(t, "reads of a terminal that end by time")
 	m := newManager(t, nil)
 	term := start(t, m, terminal.Command{
 		Line: `printf '\033[6n\033[c'; sleep 0.3; stty raw -echo min 0 time 3; cat -v; echo end`,
