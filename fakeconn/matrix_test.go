@@ -98,7 +98,7 @@ func troubles() []trouble {
 		{name: "null terminalId", effect: empty, acts: true, only: toCreate, fault: fakeconn.Fault{Reply: true, Edit: fakeconn.Set("result.terminalId", nil)}},
 		{name: "no output", effect: empty, acts: true, only: toOutput, fault: fakeconn.Fault{Reply: true, Edit: fakeconn.Remove("result.output")}},
 		{name: "null output", effect: empty, acts: true, only: toOutput, fault: fakeconn.Fault{Reply: true, Edit: fakeconn.Set("result.output", nil)}},
-		{name: "output is a number", effect: refused, acts: true, only: toOutput, fault: fakeconn.Fault{Reply: true, Edit: fakeconn.Set("result.output", 7)}},
+		{name: "output is a list", effect: empty, acts: true, only: toOutput, fault: fakeconn.Fault{Reply: true, Edit: fakeconn.Set("result.output", []any{7})}},
 		{name: "null exitStatus", effect: honest, acts: true, only: toOutput, fault: fakeconn.Fault{Reply: true, Edit: fakeconn.Set("result.exitStatus", nil)}},
 		{name: "no exitCode", effect: empty, acts: true, only: toWait, fault: fakeconn.Fault{Reply: true, Edit: fakeconn.Remove("result.exitCode")}},
 		{name: "null exitCode", effect: empty, acts: true, only: toWait, fault: fakeconn.Fault{Reply: true, Edit: fakeconn.Set("result.exitCode", nil)}},
