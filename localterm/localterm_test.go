@@ -130,7 +130,8 @@ func alive(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		_, shown := os.Stat("/proc/self")
-		return shown != nil && syscall.Kill(pid, 0) == nil
+		p, err := os.FindProcess(pid)
+		return shown != nil && err == nil && p.Signal(syscall.Signal(0)) == nil
 	}
 	_, rest, _ := strings.Cut(string(stat), ") ")
 	return !strings.HasPrefix(rest, "Z") && !strings.HasPrefix(rest, "X")
