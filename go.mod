@@ -11,4 +11,4 @@ require (
 	golang.org/x/sys v0.50.0
 )
 
-require golang.org/x/tools v0.26.0 // indirect
+require golang.org/x/tools v0.26.0

@@ -62,6 +62,8 @@ Flags:
   --profiles FILE  how clients treat terminals, as in docs/clients.md
   --control PATH   serve the terminals at a Unix socket, for "termbridge ctl";
                    auto picks a path under the user's runtime directory
+  --record FILE    write what the client and the agent send to FILE, without
+                   secrets: for a bug report, or to play it back in a test
   --log FILE       append what happens to FILE; without it, warnings go to stderr
   --version        print the version
   --help           print this
@@ -130,6 +132,7 @@ func run(args []string) int {
 		return err
 	})
 	controlPath := fs.String("control", "", "")
+	recordFile := fs.String("record", "", "")
 	logFile := fs.String("log", "", "")
 	showVersion := fs.Bool("version", false, "")
 	if status, done := parse(fs, args, usage); done {
@@ -145,6 +148,16 @@ func run(args []string) int {
 		return exitUsage
 	}
 	defer closeLog()
+	var record io.Writer
+	if *recordFile != "" {
+		f, err := os.OpenFile(*recordFile, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "acp-demo-agent: --record: %v\n", err)
+			return exitUsage
+		}
+		defer f.Close()
+		record = f
+	}
 	if *controlPath == "auto" {
 		*controlPath = control.AutoPath(fmt.Sprintf("acp-demo-agent-%d", os.Getpid()))
 		fmt.Fprintln(os.Stderr, "acp-demo-agent: control is served at", *controlPath)
@@ -161,7 +174,7 @@ func run(args []string) int {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
 	err = agent.Serve(ctx, os.Stdin, os.Stdout, &agent.Options{
-		Policy: policy, Control: *controlPath, Shell: *shell, Ask: *ask, StateDir: stateDir, Profiles: profiles, Executors: executors, Version: version.String(), Logger: logger,
+		Policy: policy, Control: *controlPath, Record: record, Shell: *shell, Ask: *ask, StateDir: stateDir, Profiles: profiles, Executors: executors, Version: version.String(), Logger: logger,
 	})
 	if err != nil {
 		if *logFile != "" {

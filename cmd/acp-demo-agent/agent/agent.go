@@ -32,6 +32,7 @@ import (
 	"github.com/termbridge/termbridge/bridge"
 	"github.com/termbridge/termbridge/execenv"
 	"github.com/termbridge/termbridge/internal/logqueue"
+	"github.com/termbridge/termbridge/internal/wirelog"
 	"github.com/termbridge/termbridge/probe"
 	"github.com/termbridge/termbridge/terminal"
 	"github.com/termbridge/termbridge/view"
@@ -67,6 +68,10 @@ type Options struct {
 	// the connection ([bridge.Bridge.ServeControl]); "" serves none. A path that cannot
 	// be served is logged, and the agent works without.
 	Control string
+
+	// Record, if not nil, gets the wire as a txtar archive, redacted: fakeconn.Replay
+	// plays it back. An error of it is logged, and ends the record only.
+	Record io.Writer
 
 	// StateDir is where sessions are kept for session/list, session/load and
 	// session/resume, a file each, readable by the user only; the directory is made
@@ -159,6 +164,15 @@ func (a *Agent) Close() error {
 // nil, what Close returned, or why out broke.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, o *Options) error {
 	a := New(o)
+	if a.opts.Record != nil {
+		record := wirelog.New(a.opts.Record, "acp-demo-agent "+a.opts.Version)
+		in, out = record.Reader(in), record.Writer(out)
+		defer func() {
+			if err := record.Err(); err != nil {
+				a.opts.Logger.Error("the record is not complete", "err", err)
+			}
+		}()
+	}
 	a.wire = probe.NewWire(in, out)
 	return acpwire.Serve(ctx, a, a.wire, a.wire, a.Close, &acpwire.Options{Logger: a.opts.Logger})
 }
