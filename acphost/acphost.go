@@ -80,7 +80,8 @@ type Options struct {
 	Command func(acp.CreateTerminalRequest) (terminal.Command, error)
 
 	// Show is called with everything that a user should see, in order and from
-	// one goroutine. It may take its time: the agent never waits for it.
+	// one goroutine. It may take its time: the agent never waits for it. It must not
+	// call Close, which waits for it. After a panic the next event is shown.
 	Show func(Event)
 }
 
@@ -233,7 +234,7 @@ func (h *Host) CloseSession(id acp.SessionId) error {
 // Close refuses new terminals, releases every terminal, ends every command, those
 // of released terminals too, and returns once all that is to be shown was shown.
 // It returns a [*terminal.LeakError] for what could not be ended within
-// [terminal.SettleTimeout]. It may be called again.
+// [terminal.SettleTimeout], and the first panic of Options.Show. It may be called again.
 func (h *Host) Close() error {
 	h.mu.Lock()
 	h.closed = true
@@ -250,7 +251,7 @@ func (h *Host) Close() error {
 	h.readers.Wait()
 	h.stopReads()
 	if h.shows != nil {
-		h.shows.close()
+		err = errors.Join(err, h.shows.close())
 	}
 	return err
 }

@@ -339,6 +339,57 @@ func TestCommandHook(t *testing.T) {
 	})
 }
 
+func TestCallbacksThatPanic(t *testing.T) {
+	// A panic of what the client's author gave costs one answer or one event, and Close
+	// says so.
+	mem := memterm.New(&memterm.Options{Programs: fakeconn.Programs()})
+	defer mem.Close()
+	broken := true
+	var shown atomic.Int32
+	h := acphost.New(func(id acp.SessionId) terminal.Manager {
+		if id == "bad" {
+			panic("no manager")
+		}
+		return mem
+	}, &acphost.Options{
+		Command: func(req acp.CreateTerminalRequest) (terminal.Command, error) {
+			if broken {
+				panic("no command")
+			}
+			return acphost.Command(req)
+		},
+		Show: func(acphost.Event) {
+			if shown.Add(1) == 1 {
+				panic("no screen")
+			}
+		},
+	})
+	create := func(session acp.SessionId) error {
+		_, err := h.CreateTerminal(t.Context(), acp.CreateTerminalRequest{SessionId: session, Command: "echo", Args: []string{"x"}})
+		return err
+	}
+	if err := create("s"); err == nil || !strings.Contains(err.Error(), "no command") {
+		t.Errorf("Command panics: %v", err)
+	}
+	broken = false
+	for range 2 {
+		if err := create("bad"); err == nil || !strings.Contains(err.Error(), "no manager") {
+			t.Errorf("the Manager panics: %v", err)
+		}
+	}
+	if err := create("s"); err != nil {
+		t.Errorf("behind the panics: %v", err)
+	}
+	for range 2 {
+		if err := h.SessionUpdate(t.Context(), acp.SessionNotification{SessionId: "s", Update: acp.UpdateAgentMessageText("x")}); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := h.Close(); err == nil || !strings.Contains(err.Error(), "no screen") || shown.Load() != 2 {
+		t.Errorf("Close: %v; %d events", err, shown.Load())
+	}
+}
+
 func TestCloseSession(t *testing.T) {
 	run(t, nil, func(t *testing.T, h host) {
 		h.create("sleep", "1h")

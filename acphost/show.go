@@ -1,10 +1,12 @@
 package acphost
 
 import (
+	"fmt"
 	"sync"
 
 	"github.com/coder/acp-go-sdk"
 
+	"github.com/termbridge/termbridge/internal/caught"
 	"github.com/termbridge/termbridge/internal/vt"
 	"github.com/termbridge/termbridge/terminal"
 )
@@ -39,8 +41,10 @@ type Event struct {
 // shown.
 type shows struct {
 	show func(Event)
-	done chan struct{} // closed by run when it has returned
+	done chan struct{} // closed by run when it has returned: failure is valid
 	wake chan struct{} // holds one value while there is something to do
+
+	failure error // the first panic of show
 
 	mu sync.Mutex
 	// guards following
@@ -67,7 +71,9 @@ func (s *shows) run() {
 		s.queue = nil
 		s.mu.Unlock()
 		for _, q := range queue {
-			s.show(q.Event)
+			if failure := caught.Call(func() { s.show(q.Event) }); failure != nil && s.failure == nil {
+				s.failure = fmt.Errorf("acphost: Options.Show %w\n%s", failure, failure.Stack)
+			}
 			if q.shown != nil {
 				close(q.shown)
 			}
@@ -103,13 +109,14 @@ func (s *shows) poke() {
 	}
 }
 
-// close returns when everything that was pushed has been shown.
-func (s *shows) close() {
+// close returns when everything that was pushed has been shown, with the first panic.
+func (s *shows) close() error {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
 	s.poke()
 	<-s.done
+	return s.failure
 }
 
 // show queues an event for Options.Show.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/coder/acp-go-sdk"
 
+	"github.com/termbridge/termbridge/internal/caught"
 	"github.com/termbridge/termbridge/internal/tail"
 	"github.com/termbridge/termbridge/internal/text"
 	"github.com/termbridge/termbridge/terminal"
@@ -81,7 +82,11 @@ func (h *Host) CreateTerminal(ctx context.Context, req acp.CreateTerminalRequest
 		}
 		limit = min(limit, *n)
 	}
-	cmd, err := h.opts.Command(req)
+	var cmd terminal.Command
+	var err error
+	if failure := caught.Call(func() { cmd, err = h.opts.Command(req) }); failure != nil {
+		return none, requestError(codeInternal, fmt.Errorf("acphost: Options.Command %w", failure))
+	}
 	if err != nil {
 		return none, requestError(codeParams, err)
 	}
@@ -92,7 +97,10 @@ func (h *Host) CreateTerminal(ctx context.Context, req acp.CreateTerminalRequest
 	if err != nil {
 		return none, err
 	}
-	manager := s.manager()
+	var manager terminal.Manager
+	if failure := caught.Call(func() { manager = s.manager() }); failure != nil {
+		return none, requestError(codeInternal, fmt.Errorf("acphost: the Manager of session %q %w", s.id, failure))
+	}
 	if manager == nil {
 		return none, requestError(codeParams, fmt.Errorf("acphost: session %q has no terminals", s.id))
 	}

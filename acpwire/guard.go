@@ -126,7 +126,7 @@ func (g *guard) receiveInitialize(m *message) []byte {
 	if json.Unmarshal(m.text(m.params), &req) != nil || req.Validate() != nil {
 		return m.line
 	}
-	if err := g.initialize(req); err != nil {
+	if err := g.call(acp.AgentMethodInitialize, func() error { return g.initialize(req) }); err != nil {
 		g.answer(m.text(m.id), nil, requestError(err))
 		return nil
 	}

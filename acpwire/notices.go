@@ -80,7 +80,7 @@ func (g *guard) handleNotifications() {
 		g.waiting = g.waiting[1:]
 		g.backlog -= len(n.method) + len(n.params)
 		g.mu.Unlock()
-		if err := n.handle(g.ctx, n.params); err != nil {
+		if err := g.call(n.method, func() error { return n.handle(g.ctx, n.params) }); err != nil {
 			g.tellOnce(n.method+" failed", "acpwire: the agent has failed to handle a notification", "method", n.method, "err", err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coder/acp-go-sdk"
 
+	"github.com/termbridge/termbridge/internal/caught"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -134,8 +135,18 @@ func (g *guard) prompt(ctx context.Context, params []byte) (acp.PromptResponse, 
 	if err != nil {
 		return acp.PromptResponse{}, acp.NewInvalidParams(map[string]any{"error": err.Error()})
 	}
-	answer, err := g.agent.Prompt(ctx, req)
+	var answer acp.PromptResponse
+	err = g.call(acp.AgentMethodSessionPrompt, func() (err error) { answer, err = g.agent.Prompt(ctx, req); return err })
 	return answer, requestError(err)
+}
+
+// call calls code of the agent. A panic of it is its error.
+func (g *guard) call(what string, f func() error) (err error) {
+	if failure := caught.Call(func() { err = f() }); failure != nil {
+		g.logger.Error("acpwire: the agent panicked", "in", what, "panic", failure.Value, "stack", failure.Stack)
+		return failure
+	}
+	return err
 }
 
 // requestError returns an error of the agent as the SDK sends it.
@@ -201,7 +212,7 @@ func (g *guard) cancel(params []byte) *acp.RequestError {
 	if err := json.Unmarshal(params, &n); err != nil {
 		return acp.NewInvalidParams(map[string]any{"error": err.Error()})
 	}
-	return requestError(g.agent.Cancel(g.ctx, n))
+	return requestError(g.call(acp.AgentMethodSessionCancel, func() error { return g.agent.Cancel(g.ctx, n) }))
 }
 
 // cancelPrompt cancels the prompt with this id, and reports whether there is

@@ -14,6 +14,8 @@ import (
 	"github.com/coder/acp-go-sdk"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/termbridge/termbridge/acpwire"
+
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -273,6 +275,29 @@ func TestBadPrompts(t *testing.T) {
 		want := map[string]string{"1": "-32602", "2": "-32602", "3": "-32602", "4": "-32602", "5": "-32602", "6": "-32602", "7": "-32603"}
 		if diff := cmp.Diff(want, w.answers(len(want))); diff != "" {
 			t.Errorf("(-want +got)\n%s", diff)
+		}
+		w.quiet()
+	})
+}
+
+// A panic of the agent's own code is the error of what it was called for. The
+// connection goes on.
+func TestAgentPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := connect(t, &acpwire.Options{Initialize: func(*acp.AgentSideConnection, acp.InitializeRequest) error { panic("in a hook") }})
+		w.agent.onCancel = func(acp.SessionId) { panic("in a cancel") }
+		w.send(
+			`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}`,
+			prompt("2", "s", "panic now"), cancel("s"),
+			`{"jsonrpc":"2.0","method":"_test/panic","params":{}}`,
+		)
+		want := map[string]string{"1": "-32603", "2": "-32603"}
+		if diff := cmp.Diff(want, w.answers(len(want))); diff != "" {
+			t.Errorf("(-want +got)\n%s", diff)
+		}
+		w.send(prompt("3", "s", "wait 1s"))
+		if diff := cmp.Diff(map[string]string{"3": "end_turn"}, w.answers(1)); diff != "" {
+			t.Errorf("after the panics: (-want +got)\n%s", diff)
 		}
 		w.quiet()
 	})

@@ -52,6 +52,9 @@ func (a *agent) Prompt(ctx context.Context, req acp.PromptRequest) (acp.PromptRe
 	a.prompts = append(a.prompts, req)
 	a.mu.Unlock()
 	verb, rest, _ := strings.Cut(text, " ")
+	if verb == "panic" {
+		panic("in a prompt")
+	}
 	d, err := time.ParseDuration(rest)
 	if err != nil {
 		return acp.PromptResponse{}, err

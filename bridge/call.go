@@ -10,6 +10,7 @@ import (
 
 	acp "github.com/coder/acp-go-sdk"
 	"github.com/termbridge/termbridge/bridge/internal/updates"
+	"github.com/termbridge/termbridge/internal/caught"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -398,11 +399,11 @@ func (c *Call) end(words string, err error, bound time.Duration, orphaned bool) 
 	deadline := time.Now().Add(bound)
 	c.card.settling()
 	v := verdict{status: acp.ToolCallStatusFailed}
-	if failure := guard(func() {
+	if failure := caught.Call(func() {
 		c.readOutputs(commands, deadline)
 		v = c.judge(commands, words, err)
 	}); failure != nil {
-		c.s.b.opts.Logger.Error("bridge: the end of a tool call panicked", "toolCall", c.id, "panic", failure.value, "stack", failure.stack)
+		c.s.b.opts.Logger.Error("bridge: the end of a tool call panicked", "toolCall", c.id, "panic", failure.Value, "stack", failure.Stack)
 		v.reason = reasonFor(failure)
 	}
 	send := !c.attached || orphaned && c.wasCalled()

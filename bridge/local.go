@@ -7,6 +7,7 @@ import (
 	"maps"
 
 	"github.com/termbridge/termbridge/execenv"
+	"github.com/termbridge/termbridge/internal/caught"
 	"github.com/termbridge/termbridge/localterm"
 	"github.com/termbridge/termbridge/terminal"
 )
@@ -71,7 +72,7 @@ func (s *State) claimLocal() (m terminal.Manager, making <-chan struct{}, err er
 // makeLocal makes the Manager of local commands, with no lock held: what makes it
 // is the caller's code. One that comes after Close is closed.
 func (s *State) makeLocal() (m terminal.Manager, err error) {
-	if failure := guard(func() { m = s.b.newLocal(s) }); failure != nil {
+	if failure := caught.Call(func() { m = s.b.newLocal(s) }); failure != nil {
 		m, err = nil, fmt.Errorf("bridge: Options.Local %w", failure)
 	} else if m == nil {
 		err = errors.New("bridge: Options.Local made no Manager")

@@ -10,6 +10,7 @@ import (
 	acp "github.com/coder/acp-go-sdk"
 	"github.com/termbridge/termbridge/acpterm"
 	"github.com/termbridge/termbridge/bridge/internal/updates"
+	"github.com/termbridge/termbridge/internal/caught"
 )
 
 // ErrDenied is wrapped by the error of a [Call.Permit] that the user refused.
@@ -159,7 +160,7 @@ func (q *question) put(c *Call, key string) error {
 	answered := make(chan struct{}) // closed when r and err are valid
 	go func() {                     // it ends with the answer, or with the connection
 		defer close(answered)
-		if failure := guard(func() { r, err = conn.RequestPermission(ctx, request) }); failure != nil {
+		if failure := caught.Call(func() { r, err = conn.RequestPermission(ctx, request) }); failure != nil {
 			err = failure
 		}
 	}()

@@ -3,9 +3,9 @@ package bridge
 import (
 	"context"
 	"fmt"
-	"runtime/debug"
 	"time"
 
+	"github.com/termbridge/termbridge/internal/caught"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -51,34 +51,15 @@ func (c *card) presenter(p *pane, t terminal.Terminal) presenter {
 // on the way is told in the card.
 func (c *card) show(ctx context.Context, p *pane, t terminal.Terminal) {
 	show := c.presenter(p, t)
-	failure := guard(func() { show.follow(ctx) })
+	failure := caught.Call(func() { show.follow(ctx) })
 	if failure != nil {
-		c.log.Error("bridge: a command cannot be shown", "toolCall", c.id, "panic", failure.value, "stack", failure.stack)
-		_ = guard(func() { show.failed(fmt.Sprintf("[... the output cannot be shown: %v ...]", failure)) })
+		c.log.Error("bridge: a command cannot be shown", "toolCall", c.id, "panic", failure.Value, "stack", failure.Stack)
+		_ = caught.Call(func() { show.failed(fmt.Sprintf("[... the output cannot be shown: %v ...]", failure)) })
 	}
-	if failure := guard(show.done); failure != nil {
-		c.log.Error("bridge: the end of a command cannot be shown", "toolCall", c.id, "panic", failure.value, "stack", failure.stack)
+	if failure := caught.Call(show.done); failure != nil {
+		c.log.Error("bridge: the end of a command cannot be shown", "toolCall", c.id, "panic", failure.Value, "stack", failure.Stack)
 	}
 }
-
-// guard runs f, and returns the panic of it, as code of others may have one.
-func guard(f func()) (failure *panicError) {
-	defer func() {
-		if v := recover(); v != nil {
-			failure = &panicError{v, string(debug.Stack())}
-		}
-	}()
-	f()
-	return nil
-}
-
-// A panicError is a panic that was caught.
-type panicError struct {
-	value any
-	stack string
-}
-
-func (e *panicError) Error() string { return fmt.Sprintf("panicked: %v", e.value) }
 
 // A clientPresenter has the client show its own terminal. The card embeds it
 // once, before it is released (see State.showCreated), and the client does the

@@ -12,6 +12,7 @@ import (
 	acp "github.com/coder/acp-go-sdk"
 	"github.com/termbridge/termbridge/acpterm"
 	"github.com/termbridge/termbridge/bridge/internal/updates"
+	"github.com/termbridge/termbridge/internal/caught"
 	"github.com/termbridge/termbridge/internal/ledger"
 	"github.com/termbridge/termbridge/terminal"
 )
@@ -408,7 +409,7 @@ func (s *State) failure(ctx context.Context, err error) error {
 func stop(t terminal.Terminal) {
 	ctx, cancel := context.WithTimeout(context.Background(), terminal.SettleTimeout)
 	defer cancel()
-	_ = guard(func() { _, _ = t.Stop(ctx) })
+	_ = caught.Call(func() { _, _ = t.Stop(ctx) })
 }
 
 func (s *State) busy() bool { return s.ledger.Busy() }
@@ -457,7 +458,7 @@ func (s *State) refuse() ([]*Turn, terminal.Manager) {
 
 // closeLocal closes the Manager of the local commands.
 func closeLocal(m terminal.Manager) (err error) {
-	if failure := guard(func() { err = m.Close() }); failure != nil {
+	if failure := caught.Call(func() { err = m.Close() }); failure != nil {
 		return fmt.Errorf("bridge: closing the local commands: %w", failure)
 	}
 	return err
