@@ -555,6 +555,10 @@ func TestExitsAreTheirOwners(t *testing.T) {
 	}
 }
 
+// untilTagged makes a shell wait for its limit tag, which comes behind its start: what
+// it forks before has none, and then nobody can tell.
+const untilTagged = "i=0; until grep -q '^Max file locks  *[0-9]' /proc/$$/limits || [ $i -gt 500 ]; do i=$((i+1)); done; "
+
 // With Subreaper orphans become children of the agent, which a stop and Close end
 // and reap; and Close takes the attribute back.
 func TestSubreaper(t *testing.T) {
@@ -566,7 +570,7 @@ func TestSubreaper(t *testing.T) {
 	before := held(t)
 	l := execenv.NewLocal(&execenv.LocalOptions{Cgroup: execenv.NoCgroup, Subreaper: true})
 	nap := nap()
-	r := start(t, l, sh("(setsid env -i "+nap+" </dev/null >/dev/null 2>&1 &); (setsid true &); exec sleep 60"))
+	r := start(t, l, sh(untilTagged+"(setsid env -i "+nap+" </dev/null >/dev/null 2>&1 &); (setsid true &); exec sleep 60"))
 	untilAlive(t, nap, 1)
 	eventually(t, func() error {
 		return errorf(len(children()) == before.children+4, "children %q, want the watchdog, the shell, the daemon and a zombie", children())
@@ -579,7 +583,7 @@ func TestSubreaper(t *testing.T) {
 		return errorf(len(children()) == before.children+1, "children %q, want the watchdog", children())
 	})
 	// What ends by itself is reaped when the command does.
-	r = start(t, l, sh("(setsid true &); sleep .1"))
+	r = start(t, l, sh(untilTagged+"(setsid true &); sleep .1"))
 	wait(t, r.Exited(), "the exit")
 	if left := r.Survivors(); left == nil || len(left) > 0 {
 		t.Errorf("survivors %#v", left)
