@@ -100,7 +100,7 @@ func TestLenient(t *testing.T) {
 		{output, `{"output":"x","truncated":"no"}`, `{"output":"x","truncated":null}`},
 		{output, `{"output":"x","truncated":{"bytes":3},"exitStatus":{"exitCode":0}}`, `{"output":"x","truncated":null,"exitStatus":{"exitCode":0}}`},
 		{output, `{"output":["x"],"truncated":[],"exitStatus":{"exitCode":"3"}}`, `{"output":null,"truncated":null,"exitStatus":{"exitCode":3}}`},
-		{output, `"x"`, `{}`},
+		{output, `"x"`, `"x"`},
 		{wait, `{"exitCode":1.0}`, `{"exitCode":1}`},
 		{wait, `{"exitCode":1e2,"signal":true}`, `{"exitCode":100,"signal":null}`},
 		{wait, `{"exitCode":3221225477,"signal":[]}`, `{"exitCode":3221225477,"signal":null}`},

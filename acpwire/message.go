@@ -162,7 +162,10 @@ func (m *message) lenient(t reflect.Type) {
 		w := walker{data: m.line, absent: absent}
 		s := shapeOf(t)
 		_, fits := w.fit(p.start, s, false)
-		if !fits && s.kind == object && (absent || !s.requires()) {
+		// PHP has it that an empty object is []. An output of any other type is an error,
+		// so that nobody takes it for none.
+		empty := m.line[p.start] == '[' && (&walker{data: m.line}).blanks(p.start+1) == p.end-1
+		if !fits && s.kind == object && (!s.requires() || absent && (empty || t != results[acp.ClientMethodTerminalOutput])) {
 			w.edits = append(w.edits, edit{p.start, p.end, "{}", "all"})
 		}
 		m.edits = append(m.edits, w.edits...)
