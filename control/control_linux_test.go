@@ -216,12 +216,21 @@ func TestOperations(t *testing.T) {
 	}
 }
 
+// lack skips a test that needs a real part, and fails it where all are a must.
+func lack(t *testing.T, why ...any) {
+	t.Helper()
+	if os.Getenv("TERMBRIDGE_REAL") != "" {
+		t.Fatal(why...)
+	}
+	t.Skip(why...)
+}
+
 // TestNewTypesALongLine pins that a line over 4,095 bytes is typed whole: at the prompt,
 // where bash edits it, and not before.
 func TestNewTypesALongLine(t *testing.T) {
 	d := newDesk(t)
 	if _, err := os.Stat("/bin/bash"); err != nil {
-		t.Skip("there is no bash here: ", err)
+		lack(t, "there is no bash here: ", err)
 	}
 	long := strings.Repeat("x", 5000)
 	id := d.do(control.Request{Verb: control.VerbNew, Command: "v=" + long + "; echo length-${#v}"}).ID
@@ -238,7 +247,7 @@ func TestNewTypesALongLine(t *testing.T) {
 func TestNewSaysWhatCannotBeTyped(t *testing.T) {
 	const shell = "/bin/dash"
 	if _, err := os.Stat(shell); err != nil {
-		t.Skip("there is no shell here that edits no lines: ", err)
+		lack(t, "there is no shell here that edits no lines: ", err)
 	}
 	m := localterm.New(nil)
 	defer m.Close()

@@ -46,7 +46,7 @@ func TestPeer(t *testing.T) {
 	}()
 	select {
 	case err := <-refused:
-		t.Skip("another user cannot be tried here: ", err)
+		lack(t, "another user cannot be tried here: ", err)
 	case r := <-answer:
 		if r.OK || r.Code != control.CodeDenied || !strings.Contains(r.Error, "65534") {
 			t.Errorf("another user: %+v", r)
@@ -61,7 +61,7 @@ func TestPeer(t *testing.T) {
 func TestListenOnAFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	if err := unix.Mount("none", dir, "tmpfs", 0, "nr_inodes=2,mode=700"); err != nil {
-		t.Skip("no small disk can be mounted here: ", err)
+		lack(t, "no small disk can be mounted here: ", err)
 	}
 	defer unix.Unmount(dir, unix.MNT_DETACH)
 	// One inode is the directory's, and one is free: for the lock, and none for the socket.

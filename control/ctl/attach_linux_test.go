@@ -16,7 +16,8 @@ type screen struct {
 func (r *rig) newScreen(name, command string) *screen {
 	r.Helper()
 	has(r.T, "tmux")
-	s := &screen{r.T, r.bin + "/" + name}
+	r.program()
+	s := &screen{r.T, r.dir + "/" + name}
 	r.Cleanup(func() { exec.Command("tmux", "-S", s.server, "kill-server").Run() })
 	s.tmux("-f", "/dev/null", "new-session", "-d", "-x", "100", "-y", "30", command)
 	s.tmux("set-option", "-g", "remain-on-exit", "on")

@@ -7,12 +7,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
+	"sync"
 	"testing"
 	"time"
 
@@ -24,21 +23,31 @@ import (
 // bound is how long anything may take here.
 const bound = 30 * time.Second
 
-// TestMain is also the program, for shells and tmux.
-func TestMain(m *testing.M) {
-	if os.Getenv("CTL_TEST_PROGRAM") != "" {
-		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-		defer stop()
-		p := ctl.Program{Name: "termbridge ctl", Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
-		os.Exit(p.Main(ctx, os.Args[2:])) // behind "ctl"
+// builtDir has the built program, for shells and tmux, once build was called.
+var builtDir string
+
+var build = sync.OnceValue(func() (err error) {
+	if builtDir, err = os.MkdirTemp("", "termbridge"); err != nil {
+		return err
 	}
-	os.Exit(m.Run())
+	if out, err := exec.Command("go", "build", "-o", builtDir, "../../cmd/termbridge").CombinedOutput(); err != nil {
+		return fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return nil
+})
+
+func TestMain(m *testing.M) {
+	status := m.Run()
+	if builtDir != "" {
+		os.RemoveAll(builtDir)
+	}
+	os.Exit(status)
 }
 
-// A rig is an agent's control with a socket, and a directory with the program.
+// A rig is an agent's control with a socket, which is in the environment.
 type rig struct {
 	*testing.T
-	socket, bin string
+	dir string // whose path is short, for sockets
 }
 
 func newRig(t *testing.T) *rig {
@@ -54,8 +63,8 @@ func newRig(t *testing.T) *rig {
 	}
 	m := localterm.New(nil)
 	c := control.New(m, &control.Options{Shell: "/bin/sh"})
-	r := &rig{T: t, socket: filepath.Join(dir, "s"), bin: filepath.Join(dir, "bin")}
-	server, err := control.Listen(r.socket, c, nil)
+	r, socket := &rig{t, dir}, filepath.Join(dir, "s")
+	server, err := control.Listen(socket, c, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,19 +75,7 @@ func newRig(t *testing.T) *rig {
 			}
 		}
 	})
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	script := fmt.Sprintf("#!/bin/sh\nCTL_TEST_PROGRAM=1 TERMBRIDGE_SOCKET=%s exec %s \"$@\"\n", r.socket, self)
-	if err := os.Mkdir(r.bin, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(r.bin, "termbridge"), []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("PATH", r.bin+":"+os.Getenv("PATH"))
-	t.Setenv(control.EnvSocket, r.socket)
+	t.Setenv(control.EnvSocket, socket)
 	t.Setenv("NO_COLOR", "")
 	return r
 }
@@ -279,6 +276,15 @@ func TestColors(t *testing.T) {
 	}
 }
 
+// program puts the built program into the PATH.
+func (r *rig) program() {
+	r.Helper()
+	if err := build(); err != nil {
+		r.Fatal(err)
+	}
+	r.Setenv("PATH", builtDir+":"+os.Getenv("PATH"))
+}
+
 // has skips a test that needs a program which is not there.
 func has(t *testing.T, program string) {
 	t.Helper()
@@ -294,6 +300,7 @@ func has(t *testing.T, program string) {
 func TestCompletion(t *testing.T) {
 	// The shells themselves complete verbs, terminals, groups, states and flags.
 	r := newRig(t)
+	r.program()
 	r.must("new", "--name", "web server", "--group", "dev")
 	r.must("new", "--name", "worker", "--group", "dev")
 	shells := map[string]string{
@@ -360,7 +367,7 @@ func TestWorkedExample(t *testing.T) {
 	if !ok {
 		t.Fatal("there is no script")
 	}
-	newRig(t)
+	newRig(t).program()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*bound)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-c", script)
