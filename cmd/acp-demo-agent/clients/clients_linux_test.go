@@ -40,7 +40,7 @@ var kinds = []kind{
 }
 
 // full is the length that .ci/run gives the tests.
-var full = flag.Bool("full", false, "give every habit to the official SDK's client too")
+var full = flag.Bool("full", false, "give every habit to the official SDK's client too, and examine it in every mode")
 
 // ours are the kinds that can be given habits.
 func ours(k kind) bool { return k.raw || *full && k.acpx == "" }
