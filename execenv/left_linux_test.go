@@ -711,6 +711,10 @@ func TestForkedAtTheInstantOfATag(t *testing.T) {
 						t.Log("this machine was too slow: it was forked long after the start")
 						continue
 					}
+					if len(left) == 1 && strings.Contains(left[0].Command, "sleep 61") {
+						t.Log("somebody looked while it had its parent, so that is known")
+						continue
+					}
 					if left != nil {
 						t.Errorf("left %#v, want that it is not known", left)
 					}
