@@ -66,6 +66,11 @@ type Launcher struct {
 	// Explain finds the reason of a failed start in what the launcher wrote to
 	// its standard error: one of the sentinels of this package, or nil.
 	Explain func(text string) error
+
+	// Again reports, from the same text, that another start may succeed at once. It
+	// is called only when nothing of the command has run. A start is tried 8 times
+	// in about half a second at most; nil is never again.
+	Again func(text string) bool
 }
 
 // A Run is what a Launcher is asked to run.

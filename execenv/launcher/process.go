@@ -104,6 +104,13 @@ func (o *output) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// end lets a reader of the pipe see its end.
+func (o *output) end() {
+	if o.pipe != nil {
+		o.pipe.Close()
+	}
+}
+
 // drop ends a write to a pipe, and waits for one to a writer: after it the writer
 // is the caller's again.
 func (o *output) drop() {
@@ -213,11 +220,9 @@ func (p *process) Start() error {
 		return err
 	}
 	if err := p.start(); err != nil {
-		for _, o := range []*output{&p.stdout, &p.stderr} {
-			if o.pipe != nil {
-				o.pipe.Close()
-			}
-		}
+		p.stdout.end()
+		p.stderr.end()
+		p.know(terminal.Exit{})
 		p.mu.Lock()
 		p.phase = failed
 		p.mu.Unlock()
@@ -227,8 +232,15 @@ func (p *process) Start() error {
 	return nil
 }
 
-// start connects, starts the launcher, and waits for the wrapper's first record.
-func (p *process) start() (err error) {
+// tries is how often a launcher is started whose failure says [Launcher.Again]; the
+// pause before the next start doubles from firstPause.
+const (
+	tries      = 8
+	firstPause = 5 * time.Millisecond
+)
+
+// start connects and starts the launcher, again if that helps.
+func (p *process) start() error {
 	if err := p.spec.Check(); err != nil {
 		return err
 	}
@@ -241,43 +253,61 @@ func (p *process) start() (err error) {
 	defer p.e.background.Done()
 	ctx, cancel := context.WithTimeoutCause(p.ctx, p.e.opts.StartTimeout, p.e.late())
 	defer cancel()
+	for try := 0; ; try++ {
+		again, err := p.try(ctx)
+		if !again || try == tries-1 {
+			return err
+		}
+		select {
+		case <-time.After(firstPause << try):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// try starts the launcher, and waits for the wrapper's first record. Another try may
+// succeed if it returns true.
+func (p *process) try(ctx context.Context) (again bool, err error) {
 	if p.conn, err = p.e.connect(ctx); err != nil {
-		return err
+		return false, err
 	}
 	if err := p.launch(); err != nil {
 		p.conn.leave()
-		return err
+		return false, err
 	}
 	if err := p.e.enter(p); err != nil {
 		p.abandon()
-		return err
+		return false, err
 	}
 	select {
 	case <-p.begun:
 	case <-p.over:
 	case <-ctx.Done():
 		p.abandon()
-		return context.Cause(ctx)
+		return false, context.Cause(ctx)
 	}
-	if isClosed(p.begun) {
-		if p.refused != nil {
-			return p.refused
-		}
-		if p.stdin != nil {
-			p.feeding.Wait() // the header is through: now the input is the caller's
-		}
-		p.mu.Lock()
-		p.phase = running
-		p.mu.Unlock()
-		if p.ctx.Done() != nil {
-			p.watch = context.AfterFunc(p.ctx, p.killByContext)
-		}
-		return nil
+	switch {
+	case !isClosed(p.begun) && isClosed(p.conn.lost):
+		return false, fmt.Errorf("%s: %w", p.e.launcher.Name, ErrLost)
+	case !isClosed(p.begun):
+		text := p.complaint()
+		again = p.e.launcher.Again != nil && p.e.launcher.Again(text.String())
+		return again, p.e.explain(text, &tailText{}, p.inner.Exit().String())
+	case p.refused != nil:
+		return false, p.refused
 	}
-	if isClosed(p.conn.lost) {
-		return fmt.Errorf("%s: %w", p.e.launcher.Name, ErrLost)
+	if p.stdin != nil {
+		p.feeding.Wait() // the header is through: now the input is the caller's
+		p.stdin.begin()
 	}
-	return p.e.explain(p.complaint(), &tailText{}, p.inner.Exit().String())
+	p.mu.Lock()
+	p.phase = running
+	p.mu.Unlock()
+	if p.ctx.Done() != nil {
+		p.watch = context.AfterFunc(p.ctx, p.killByContext)
+	}
+	return false, nil
 }
 
 // late is the error of a start that takes too long.
@@ -369,6 +399,8 @@ func (p *process) launch() error {
 	spec.Path, spec.Args = argv[0], argv[1:]
 	p.inner = p.e.local.Command(context.Background(), spec).(execenv.Session)
 	p.complain = new(tailText)
+	p.over = make(chan struct{})
+	over := p.over
 
 	main := &splitter{nonce: []byte(nonce), record: p.take, output: &p.stdout}
 	var streams []pump
@@ -392,7 +424,7 @@ func (p *process) launch() error {
 		stdout := p.spec.Stdout
 		if p.spec.SameOutput() {
 			stdout = &lockedWriter{w: stdout}
-			p.spec.Stderr = stdout
+			p.spec.Stdout, p.spec.Stderr = stdout, stdout
 		}
 		p.open(&p.stdout, stdout)
 		p.open(&p.stderr, p.spec.Stderr)
@@ -409,7 +441,8 @@ func (p *process) launch() error {
 		p.tty, _ = p.inner.Terminal()
 		streams = []pump{{p.tty, main, &p.stdout}}
 	} else {
-		p.feeding.Go(func() { p.write(head) }) // joined by settle
+		in := p.input
+		p.feeding.Go(func() { p.write(in, head, over) }) // ends with the launcher
 	}
 	for _, s := range streams {
 		p.reading.Go(func() { // joined by settle
@@ -418,12 +451,12 @@ func (p *process) launch() error {
 			if s.split == main || p.spec.TTY == nil && !isClosed(p.begun) {
 				p.keepNoise(&s.split.noise)
 			}
-			if s.to.pipe != nil {
-				s.to.pipe.Close()
+			if isClosed(p.begun) {
+				s.to.end()
 			}
 		})
 	}
-	p.e.background.Go(p.settle)
+	p.e.background.Go(func() { p.settle(over) })
 	return nil
 }
 
@@ -451,17 +484,21 @@ func (p *process) open(o *output, w io.Writer) {
 	}
 }
 
-// write writes the header and Spec.Stdin.
-func (p *process) write(head string) {
-	_, err := io.WriteString(p.input, head+"\n")
+// write writes the header and, when the wrapper has it, Spec.Stdin: a launcher that
+// fails takes nothing of that. over is closed when the launcher was waited for.
+func (p *process) write(in io.WriteCloser, head string, over <-chan struct{}) {
+	_, err := io.WriteString(in, head+"\n")
 	if p.stdin != nil {
-		p.stdin.begin()
 		return
 	}
 	if err == nil && p.spec.Stdin != nil {
-		_, _ = io.Copy(p.input, p.spec.Stdin)
+		select {
+		case <-p.begun:
+			_, _ = io.Copy(in, p.spec.Stdin)
+		case <-over:
+		}
 	}
-	p.input.Close()
+	in.Close()
 }
 
 // enter notes a process that runs.
@@ -478,12 +515,16 @@ func (e *Executor) enter(p *process) error {
 	return nil
 }
 
-// settle waits for the launcher, and for its outputs.
-func (p *process) settle() {
+// settle waits for the launcher, and for its outputs, and closes over.
+func (p *process) settle(over chan<- struct{}) {
 	<-p.inner.Exited()
 	p.reading.Wait()
 	_ = p.inner.Wait()
-	p.know(terminal.Exit{})
+	if isClosed(p.begun) { // else Start decides
+		p.stdout.end()
+		p.stderr.end()
+		p.know(terminal.Exit{})
+	}
 	p.e.mu.Lock()
 	delete(p.e.live, p)
 	p.e.mu.Unlock()
@@ -493,7 +534,7 @@ func (p *process) settle() {
 	if !forced {
 		p.conn.leave()
 	}
-	close(p.over)
+	close(over)
 }
 
 // force ends the launcher itself. The far side of a connection may not notice, and

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -115,6 +116,10 @@ func environment() []string {
 	return vars
 }
 
+// vanished matches what bwrap writes when a mount below a directory that it binds was
+// unmounted meanwhile, as every container that ends nearby does.
+var vanished = regexp.MustCompile(`(?m)^bwrap: Can't bind mount .* Unable to apply mount flags: remount ".*": (No such file or directory|Invalid argument)\r?$`)
+
 // Bubblewrap runs commands in a sandbox of this machine, by bwrap (Linux). Where
 // the kernel does not allow the sandbox the start fails with [ErrNoSandbox]:
 // nothing ever runs outside of it.
@@ -123,6 +128,7 @@ func Bubblewrap(policy Policy) Launcher {
 		Name:    "sandbox",
 		Here:    true,
 		Explain: func(string) error { return ErrNoSandbox },
+		Again:   vanished.MatchString,
 		Argv: func(r Run) []string {
 			argv := []string{
 				"bwrap", "--unshare-user", "--disable-userns", "--unshare-pid", "--unshare-ipc", "--unshare-uts",

@@ -1,9 +1,11 @@
 package launcher_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -18,6 +20,7 @@ import (
 
 	"github.com/termbridge/termbridge/execenv"
 	"github.com/termbridge/termbridge/execenv/launcher"
+	"github.com/termbridge/termbridge/terminal"
 )
 
 // bubblewrap returns the launcher, or skips the test.
@@ -227,6 +230,63 @@ func TestNoSandbox(t *testing.T) {
 	t.Setenv("PATH", "/none")
 	if err := e.Command(t.Context(), sh("true")).Run(); !errors.Is(err, launcher.ErrNotInstalled) {
 		t.Errorf("without bwrap: %v, want ErrNotInstalled", err)
+	}
+}
+
+func TestSandboxBesideContainers(t *testing.T) {
+	// A mount that goes while the sandbox is made fails the sandbox, not the command:
+	// it is made again, and the command runs once, with all of its input.
+	const gone = `bwrap: Can't bind mount /oldroot/ on /newroot/: Unable to apply mount flags: remount "/newroot/run/runc/x": No such file or directory`
+	for _, tt := range []struct {
+		name   string
+		text   string
+		fails  int // so often
+		starts int
+		err    error
+	}{
+		{"once", gone, 1, 2, nil},
+		{"often", gone, 7, 8, nil},
+		{"always", gone, 100, 8, launcher.ErrNoSandbox},
+		{"another reason", "bwrap: Can't find source path /x: No such file or directory", 1, 1, launcher.ErrNoSandbox},
+	} {
+		for _, tty := range []*execenv.TTY{nil, {Size: terminal.DefaultSize, Input: true}} {
+			t.Run(fmt.Sprint(tt.name, ", terminal ", tty != nil), func(t *testing.T) {
+				dir := t.TempDir()
+				starts := filepath.Join(dir, "starts")
+				fake := fmt.Sprintf("#!/bin/sh\necho >>%[1]s\nif [ $(wc -l <%[1]s) -le %[2]d ]; then echo '%[3]s' >&2; exit 1; fi\n"+
+					"while [ \"$1\" != -- ]; do shift; done; shift; exec \"$@\"\n", starts, tt.fails, strings.ReplaceAll(tt.text, "'", `'\''`))
+				if err := os.WriteFile(filepath.Join(dir, "bwrap"), []byte(fake), 0o700); err != nil {
+					t.Fatal(err)
+				}
+				t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+				e := newExecutor(t, launcher.Bubblewrap(launcher.Policy{}), nil)
+				var out bytes.Buffer
+				spec := sh("exit 3")
+				if spec.TTY = tty; tty == nil {
+					spec = sh("cat; echo; exit 3")
+					spec.Stdin, spec.Stdout, spec.Stderr = strings.NewReader(strings.Repeat("x", 100_000)), &out, &out
+				}
+				p := e.Command(t.Context(), spec).(execenv.Session)
+				err := p.Start()
+				if tty != nil && err == nil {
+					screen, _ := p.Terminal()
+					_, _ = io.Copy(&out, screen)
+				}
+				if err == nil {
+					err = p.Wait()
+				}
+				var exit *execenv.ExitError
+				if tt.err == nil && (!errors.As(err, &exit) || exit.ExitCode() != 3) || tt.err != nil && !errors.Is(err, tt.err) {
+					t.Errorf("error is %v", err)
+				}
+				if want := strings.Repeat("x", 100_000) + "\n"; tt.err == nil && tty == nil && out.String() != want {
+					t.Errorf("output has %d bytes, want %d: %s", out.Len(), len(want), show(out.Bytes()[:min(200, out.Len())]))
+				}
+				if b, _ := os.ReadFile(starts); len(b) != tt.starts {
+					t.Errorf("%d starts, want %d", len(b), tt.starts)
+				}
+			})
+		}
 	}
 }
 
