@@ -216,7 +216,7 @@ func TestInputStateOfAnotherUser(t *testing.T) {
 		how  string
 		want terminal.State
 	}{{"", terminal.Waiting}, {"busy", terminal.Working}} {
-		spec := sh("stty -echo; exec " + rooted + " 4s " + c.how)
+		spec := sh("stty -echo; exec " + rooted + " 60s " + c.how)
 		spec.TTY = &execenv.TTY{Input: true}
 		spec.Env = execenv.Env{}.With(map[string]string{"EXECENV_TEST_PROGRAM": "rooted"})
 		r := start(t, newLocal(t, nil), spec)
@@ -232,6 +232,7 @@ func TestInputStateOfAnotherUser(t *testing.T) {
 			}
 			time.Sleep(5 * time.Millisecond)
 		}
+		r.term.Close() // by which the kernel ends it: nobody may signal it
 		wait(t, r.Exited(), "the end")
 	}
 }

@@ -404,6 +404,55 @@ func TestLimitTags(t *testing.T) {
 	}
 }
 
+// What a process shows decides whether it belongs to a tree. Who has the limit of the
+// agent, and began with the command, may have missed its tag: that the environment
+// shows none proves nothing then, whether or not all others have their tag.
+func TestVerdicts(t *testing.T) {
+	needProcfs(t)
+	if agentLimit().Max == 0 {
+		t.Skip("the agent can have no limit here")
+	}
+	ours, others := limitTags{firstLimitTag + 5, firstLimitTag + 5}, limitTags{firstLimitTag + 6, firstLimitTag + 6}
+	const start = 100
+	in, out := window{start - 1, start + 1}, window{start + 1, start + 2}
+	for _, c := range []struct {
+		name   string
+		limit  limitTags // zero: the agent's
+		tags   string
+		state  tagState
+		marked bool
+		forked window
+		want   verdict
+	}{
+		{"by its environment", limitTags{}, "T.1,", tagsShown, true, out, member},
+		{"by its limit", ours, "", tagsHidden, true, out, member},
+		{"by its limit, and another tag", ours, "U.1,", tagsShown, false, out, member},
+		{"of another Local", others, "", tagsHidden, false, in, unrelated},
+		{"may have missed it", limitTags{}, "", tagsShown, true, in, doubtful},
+		{"may have missed it, and not all have it", limitTags{}, "", tagsShown, false, in, doubtful},
+		{"may have missed it, and hides", limitTags{}, "", tagsHidden, true, in, doubtful},
+		{"began later", limitTags{}, "", tagsHidden, true, out, unrelated},
+		{"began later, and not all have it", limitTags{}, "", tagsShown, false, out, unrelated},
+		{"hides, and not all have it", limitTags{}, "", tagsHidden, false, out, doubtful},
+		{"shows nothing for long", limitTags{}, "", tagsFleeting, false, out, doubtful},
+	} {
+		cmd := exec.Command("sleep", "60")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if c.limit != (limitTags{}) && !c.limit.set(cmd.Process.Pid) {
+			t.Errorf("%s: the limit cannot be set", c.name)
+		}
+		tr := &tree{tag: []byte("T."), limits: ours, marked: c.marked, forked: []window{c.forked}}
+		p := proc{ident: ident{cmd.Process.Pid, start}, seen: &sight{read: true, tags: []byte(c.tags), state: c.state}}
+		if got := tr.judge(p, false); got != c.want {
+			t.Errorf("%s: verdict %d, want %d", c.name, got, c.want)
+		}
+		cmd.Process.Kill()
+		cmd.Wait()
+	}
+}
+
 // A write that was taken whole has no error, however soon the terminal is closed:
 // the program that gets its last key ends before the write has returned.
 func TestLastKeyIsWritten(t *testing.T) {

@@ -62,15 +62,16 @@ func (t *tree) judge(p proc, again bool) verdict {
 	if shown && t.limits.has(limit) {
 		return member
 	}
+	missed := shown && slices.ContainsFunc(t.forked, func(w window) bool { return w.misses(p.ident, limit) })
 	tags, state := p.tags(again)
 	switch {
 	case bytes.Contains(tags, t.tag):
 		return member
-	case shown && t.marked && !slices.ContainsFunc(t.forked, func(w window) bool { return w.misses(p.ident, limit) }):
+	case shown && t.marked && !missed:
 		return unrelated
 	case shown && isLimitTag(limit) && !isAgents(limit): // another Local's
 		return unrelated
-	case state == tagsShown && !(shown && t.marked && !adopts()):
+	case state == tagsShown && (!missed || adopts()):
 		return unrelated
 	case state == tagsFleeting && p.young():
 		return fleeting
@@ -283,9 +284,19 @@ func (t *tree) doubt() error {
 
 var errCannotTell = errors.New("cannot tell")
 
-// moreLooks is for how long looks that find nobody are repeated, while each may
-// have missed somebody.
-const moreLooks = 250 * time.Millisecond
+// Looks that find nobody are repeated, while each may have missed somebody: for so
+// long, and on a slow machine so often.
+const (
+	moreLooks  = 250 * time.Millisecond
+	leastLooks = 25
+)
+
+// enough reports whether nobody was seen for so long, and so often, that it ends the
+// looks.
+func (t *tree) enough(seen time.Time) bool {
+	since := time.Since(seen)
+	return since > moreLooks && (t.blind || t.empty >= leastLooks || since > terminal.KillTimeout)
+}
 
 // end ends the tree: it asks, waits until deadline, and kills until nothing is
 // left. It returns what it could not end, and why there may be more: see doubt.
@@ -310,7 +321,7 @@ func (t *tree) end(deadline func() time.Time) ([]proc, error) {
 		if len(left) > 0 {
 			seen = time.Now()
 		}
-		switch over := time.Since(seen) > moreLooks; {
+		switch over := t.enough(seen); {
 		case t.blind && spent > terminal.KillTimeout:
 			return t.stubborn(), t.doubt()
 		case t.blind && (!over && short(t.cause) || len(t.stubborn()) > 0):
@@ -363,7 +374,7 @@ func (t *tree) ask(deadline func() time.Time) bool {
 				time.Sleep(blindPause)
 			}
 			return false
-		case t.missed && time.Since(seen) > moreLooks:
+		case t.missed && t.enough(seen):
 			return false
 		case t.missed:
 			time.Sleep(time.Millisecond)
