@@ -206,7 +206,6 @@ func TestInputStateNamesTheProcess(t *testing.T) {
 // sleeps, and not while it computes.
 func TestInputStateOfAnotherUser(t *testing.T) {
 	need(t, "/proc/self/syscall")
-	long(t)
 	need(t, "stty")
 	rooted, is := nobody(t)
 	if !is {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,7 +26,11 @@ func onEach(t *testing.T, f func(t *testing.T, m terminal.Manager, program func(
 		return terminal.Command{Args: append([]string{name}, args...)}
 	}
 	closed := func(t *testing.T, m terminal.Manager) {
-		if err := m.Close(); err != nil {
+		_, shown := os.Stat("/proc/self/syscall")
+		switch err := m.Close(); {
+		case err != nil && shown != nil && strings.Contains(err.Error(), "cannot tell"):
+			t.Logf("close: %v", err) // which is true there
+		case err != nil:
 			t.Errorf("close: %v", err)
 		}
 	}
