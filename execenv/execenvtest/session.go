@@ -231,7 +231,7 @@ func caseSurvivors(h *harness) {
 }
 
 var terminalCases = []testCase{
-	{"terminal/size", "a terminal has the size of the Spec, and Resize tells the process", caseSize},
+	{"terminal/size", "a terminal has the size of the Spec, and Resize tells the process, also of the last of three at once", caseSize},
 	{"terminal/input", "a terminal with input echoes, edits lines and ends input by Ctrl-D", caseTerminalInput},
 	{"terminal/keys", "every key reaches the process as it is typed, whatever the launcher's own keys are", caseKeys},
 	{"terminal/interrupt", "Ctrl-C and SignalGroup reach the foreground", caseInterrupt},
@@ -258,8 +258,10 @@ func caseSize(h *harness) {
 	for _, input := range []bool{true, false} {
 		r := h.tty(`trap 'stty size <&1' WINCH; [ -t 1 ] && [ -t 2 ] && stty size <&1; echo ready; i=0; while [ $i -lt 600 ]; do sleep 0.05; i=$((i+1)); done`, input)
 		r.until("7 33\nready")
-		if err := r.term.Resize(terminal.Size{Rows: 11, Cols: 44}); err != nil {
-			h.Errorf("Resize: %v", err)
+		for _, size := range []terminal.Size{{Rows: 9, Cols: 40}, {Rows: 10, Cols: 42}, {Rows: 11, Cols: 44}} {
+			if err := r.term.Resize(size); err != nil {
+				h.Errorf("Resize: %v", err)
+			}
 		}
 		r.until("11 44")
 		h.within("StopTree", func() { r.StopTree(0) })

@@ -144,3 +144,33 @@ func TestSSHWithItsUsersConfiguration(t *testing.T) {
 		t.Errorf("got %s, %v", show(out), err)
 	}
 }
+
+func TestASizeIsToldAgain(t *testing.T) {
+	// Of two sizes that come at once podman passes on the first only: its program is
+	// told again, and reads the size again.
+	t.Parallel()
+	told := filepath.Join(t.TempDir(), "told")
+	line := `trap "echo >>` + told + `" WINCH; exec 3<&0; "$0" "$@" <&3 & while kill -0 $! 2>/dev/null; do wait $!; done`
+	e := newExecutor(t, launcher.Command("sh", "-c", line), nil)
+	spec := sh("sleep 100")
+	spec.TTY = &execenv.TTY{Size: terminal.DefaultSize}
+	p := e.Command(t.Context(), spec).(execenv.Session)
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	screen, _ := p.Terminal()
+	if err := screen.Resize(terminal.Size{Rows: 10, Cols: 20}); err != nil {
+		t.Fatal(err)
+	}
+	for start := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		b, _ := os.ReadFile(told)
+		if len(b) >= 4 { // by the kernel, and three times by us
+			break
+		}
+		if time.Since(start) > 30*time.Second {
+			t.Fatalf("told %d times, want 4", len(b))
+		}
+	}
+	p.StopTree(0)
+	_ = p.Wait()
+}

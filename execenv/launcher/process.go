@@ -40,6 +40,8 @@ type process struct {
 	feeding  sync.WaitGroup   // copies Spec.Stdin
 	reading  sync.WaitGroup   // the pumps
 
+	resized resize
+
 	kill   chan struct{} // closed by Kill, with mu held
 	begun  chan struct{} // closed by the first record; refused is valid
 	exited chan struct{} // closed when the exit is known, or never will be
@@ -856,6 +858,9 @@ func (t *tty) SetWriteDeadline(when time.Time) error { return t.p.tty.SetWriteDe
 // when the size has arrived.
 func (t *tty) Resize(size terminal.Size) error {
 	err := t.p.tty.Resize(size)
+	if err == nil && !t.p.e.launcher.Here {
+		t.p.resized.tell(t.p, resends)
+	}
 	if err != nil || t.p.spec.TTY.Input {
 		return err
 	}
@@ -872,6 +877,39 @@ func (t *tty) Resize(size terminal.Size) error {
 	defer cancel()
 	_, err = t.p.conn.ask(ctx, "W", t.p.id, strconv.Itoa(pid), strconv.Itoa(int(size.Rows)), strconv.Itoa(int(size.Cols)))
 	return err
+}
+
+// resends are the pauses after which a launcher is told of a new size again: of two
+// that come at once, podman passes on the first only. One that it has passed on
+// changes nothing.
+var resends = []time.Duration{100 * time.Millisecond, time.Second, 3 * time.Second}
+
+// A resize tells a launcher of its terminal's size again.
+type resize struct {
+	mu    sync.Mutex
+	timer *time.Timer // of the next time, or nil; guarded by mu
+}
+
+// tell does it after each of the pauses, unless the size changes again.
+func (r *resize) tell(p *process, pauses []time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.timer != nil {
+		r.timer.Stop()
+	}
+	var next func()
+	next = func() {
+		if isClosed(p.exited) {
+			return
+		}
+		_ = p.inner.SignalGroup(windowChanged)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if pauses = pauses[1:]; len(pauses) > 0 {
+			r.timer.Reset(pauses[0])
+		}
+	}
+	r.timer = time.AfterFunc(pauses[0], next)
 }
 
 // CanonicalLimit returns the limit of a Linux terminal that edits lines: whether

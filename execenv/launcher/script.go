@@ -105,7 +105,8 @@ exit 0
 //	K ID SIGNAL        signal what has the tag ID. K ID
 //	N PID SIGNAL       signal one process. N PID, or N PID - if it is gone
 //	W ID PID ROWS COLS signal a change of its size to what has the tag ID, once
-//	                   the terminal of PID has that size, or after a second. W ID
+//	                   the terminal of PID has that size, or after half a minute.
+//	                   W ID: after a second at most
 //	G PID SIGNAL       signal the foreground group of its terminal, or its group
 //
 // When its input ends, and when no heartbeat came for SECONDS, everything that
@@ -143,9 +144,14 @@ _q() {
 	echo "G $1";
 };
 _w() {
-	_i=0;
-	while [ $_i -lt 20 ] && [ "$(stty size 2>/dev/null </proc/$2/fd/1)" != "$3 $4" ]; do sleep 0.05; _i=$((_i+1)); done;
-	_k "$1" WINCH; echo "W $1";
+	_i=0; _y=0.05;
+	while [ $_i -lt 80 ] && [ -d /proc/$2 ]; do
+		_n=$(stty size 2>/dev/null </proc/$2/fd/1);
+		[ "$_n" != "$3 $4" ] || break;
+		if [ $_i = 20 ]; then [ "$_n" ] || break; echo "W $1"; _y=0.5; fi;
+		sleep $_y; _i=$((_i+1));
+	done;
+	_k "$1" WINCH; [ $_i -gt 20 ] || echo "W $1";
 };
 (
 	trap "" HUP INT QUIT TERM PIPE; trap "_b=0" USR1; _b=0; exec </dev/null >/dev/null 2>&1;
