@@ -99,9 +99,14 @@ var rules = []rule{
 		reason:   "a probe speaks to a client, and to nothing else",
 	},
 	{
-		packages: []string{"acphost", "fakeconn"},
+		packages: []string{"acphost", "fakeconn", "fakeconn/emulate"},
 		deny:     either(under("testing"), local("bridge", "cmd")),
 		reason:   "editors and demos run them outside tests, and they show a bridge from the outside",
+	},
+	{
+		packages: []string{"fakeconn"},
+		deny:     local("fakeconn/emulate"),
+		reason:   "the client knows no other client: those by name are options of it",
 	},
 	{
 		packages: []string{"bridge"},

@@ -20,6 +20,7 @@ import (
 
 	"github.com/termbridge/termbridge/acpterm"
 	"github.com/termbridge/termbridge/fakeconn"
+	"github.com/termbridge/termbridge/fakeconn/emulate"
 	"github.com/termbridge/termbridge/terminal"
 	"github.com/termbridge/termbridge/terminal/memterm"
 )
@@ -1373,7 +1374,7 @@ func TestSilentSuccess(t *testing.T) {
 	// Of a client whose outputs never tell that the command has ended: it is
 	// believed once the client has shown that it runs commands, in any session of
 	// the connection.
-	client := fakeconn.Behave(fakeconn.Behaviour{NoExitStatus: true}, &fakeconn.Options{Programs: programs})
+	client := emulate.Behaviour{NoExitStatus: true}.Client(&fakeconn.Options{Programs: programs})
 	runWith(t, nil, client, func(f *fixture) {
 		shared := new(acpterm.Client)
 		end := func(line string) terminal.Info {
@@ -1409,7 +1410,7 @@ func TestSilentSuccess(t *testing.T) {
 func TestADrainedOutput(t *testing.T) {
 	// Each read gives only what is new, and the same text six times looks like one
 	// that does not change.
-	client := fakeconn.Behave(fakeconn.Behaviour{Destructive: true}, &fakeconn.Options{Programs: programs})
+	client := emulate.Behaviour{Destructive: true}.Client(&fakeconn.Options{Programs: programs})
 	runWith(t, nil, client, func(f *fixture) {
 		const again = "parts 'same\n' 1s 'same\n' 1s 'same\n' 1s 'same\n' 1s 'same\n' 1s 'same\n'"
 		six := strings.Repeat("same\n", 6)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/termbridge/termbridge/acpterm"
 	"github.com/termbridge/termbridge/fakeconn"
+	"github.com/termbridge/termbridge/fakeconn/emulate"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -95,7 +96,7 @@ func TestOutputsThatAreCompleteAtTheExit(t *testing.T) {
 func TestOutputsThatAreLateLoseNothing(t *testing.T) {
 	for _, name := range []string{"acpx", "obsidian"} {
 		synctest.Test(t, func(t *testing.T) {
-			c := fakeconn.New(fakeconn.Like(name, nil))
+			c := fakeconn.New(emulate.Client(name, nil))
 			defer c.Close()
 			id, err := c.NewSession(t.Context(), "/work")
 			if err != nil {

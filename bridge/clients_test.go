@@ -12,6 +12,7 @@ import (
 	"github.com/termbridge/termbridge/acpterm"
 	"github.com/termbridge/termbridge/bridge"
 	"github.com/termbridge/termbridge/fakeconn"
+	"github.com/termbridge/termbridge/fakeconn/emulate"
 	"github.com/termbridge/termbridge/terminal"
 	"github.com/termbridge/termbridge/terminal/memterm"
 )
@@ -72,7 +73,7 @@ var stories = []story{
 	{name: "lists", cmd: line("false || echo a && (echo b; exit 4)"), program: "false", output: "a\nb\n", code: 4, ends: true},
 	{name: "killed by a signal", cmd: terminal.Command{Args: []string{"signal", "SIGKILL"}}, program: "signal", signal: "SIGKILL", ends: true},
 	{name: "no such program", cmd: terminal.Command{Args: []string{"nothing"}}, code: 127, ends: true, output: "sh: nothing: not found\n"},
-	{name: "no such directory", cmd: terminal.Command{Args: []string{"true"}, Dir: fakeconn.MissingDir + "/x"}, unsaid: true},
+	{name: "no such directory", cmd: terminal.Command{Args: []string{"true"}, Dir: emulate.MissingDir + "/x"}, unsaid: true},
 	{name: "input", cmd: terminal.Command{Args: []string{"cat"}, Timeout: 3 * time.Second}, program: "cat", ends: true, by: terminal.TimedOut},
 	{name: "timeout", cmd: terminal.Command{Line: "echo here; sleep 100", Timeout: 3 * time.Second}, program: "sleep", output: "here\n", by: terminal.TimedOut},
 	{name: "timeout of words", cmd: terminal.Command{Args: []string{"ignore-term", "here"}, Timeout: 3 * time.Second}, program: "ignore-term", output: "here", by: terminal.TimedOut},
@@ -93,7 +94,7 @@ func numbered(n int) string {
 // The same commands, through every client that is known: what is told of them is
 // right, or is marked as not known; and none runs twice.
 func TestKnownClients(t *testing.T) {
-	for _, b := range fakeconn.Behaviours() {
+	for _, b := range emulate.Behaviours() {
 		t.Run(b.Name, func(t *testing.T) {
 			for _, st := range stories {
 				t.Run(st.name, func(t *testing.T) { tellStory(t, b, st, nil) })
@@ -111,7 +112,7 @@ var needProfile = map[string]string{
 
 // So it is with clients that behave alike, and of which nothing is known.
 func TestUnknownClients(t *testing.T) {
-	for _, b := range fakeconn.Behaviours() {
+	for _, b := range emulate.Behaviours() {
 		t.Run(b.Name, func(t *testing.T) {
 			for _, st := range stories {
 				t.Run(st.name, func(t *testing.T) {
@@ -128,11 +129,11 @@ func TestUnknownClients(t *testing.T) {
 }
 
 // like is a kind of client with this Behaviour.
-func like(b fakeconn.Behaviour) kind {
-	return kind{bridge.PresentClient, *fakeconn.Behave(b, &fakeconn.Options{Programs: storyPrograms})}
+func like(b emulate.Behaviour) kind {
+	return kind{bridge.PresentClient, *b.Client(&fakeconn.Options{Programs: storyPrograms})}
 }
 
-func tellStory(t *testing.T, b fakeconn.Behaviour, st story, o *bridge.Options) {
+func tellStory(t *testing.T, b emulate.Behaviour, st story, o *bridge.Options) {
 	in(t, like(b), o, func(w *world) {
 		start := time.Now()
 		if st.cancel > 0 {
@@ -241,7 +242,7 @@ func told(t *testing.T, w *world, st story, r *bridge.Result, err error) string 
 	return "right, with a mark"
 }
 
-func tellBackground(t *testing.T, b fakeconn.Behaviour) {
+func tellBackground(t *testing.T, b emulate.Behaviour) {
 	in(t, like(b), nil, func(w *world) {
 		var id string
 		w.must(acp.StopReasonEndTurn, func(ctx context.Context, turn *bridge.Turn) (acp.PromptResponse, error) {
@@ -299,9 +300,11 @@ func TestProfiles(t *testing.T) {
 		{acpterm.FormLine, line("echo a; echo b"), "a\nb\n", `"command":"exec \u003c/dev/null;echo a; echo b"`},
 		{acpterm.FormLine, terminal.Command{Args: []string{"wordy", "a b"}}, "<a b>\n", `"command":"exec 'wordy' 'a b' \u003c/dev/null"`},
 	} {
-		b := fakeconn.Behaviour{Info: acp.Implementation{Name: "Editor", Version: "2.1"}}
+		b := emulate.Behaviour{Info: acp.Implementation{Name: "Editor", Version: "2.1"}}
 		if test.form == acpterm.FormLine {
-			b.Run = fakeconn.RunLine
+			b.Run = func(command string, args []string) []string {
+				return []string{"/bin/sh", "-c", strings.Join(append([]string{command}, args...), " ")}
+			}
 		}
 		o := &bridge.Options{Profiles: acpterm.Profiles{
 			{Name: "editor", Before: "2", Profile: acpterm.Profile{Form: "never"}},

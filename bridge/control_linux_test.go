@@ -209,7 +209,7 @@ func TestControlSessions(t *testing.T) {
 
 // TestNoControl pins that nothing is served, and no variable set, unless asked for.
 func TestNoControl(t *testing.T) {
-	onMachine(t, nil, func(t *testing.T, _ kind, run func(terminal.Command) (*bridge.Result, fakeconn.Card)) {
+	onMachine(t, nil, func(t *testing.T, _ kind, run func(terminal.Command) (*bridge.Result, acphost.Card)) {
 		r, _ := run(terminal.Command{Line: `echo "<$TERMBRIDGE_SOCKET$TERMBRIDGE_TERMINAL>"`})
 		contains(t, "the output", r.Output, "<>")
 	})

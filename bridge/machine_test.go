@@ -23,7 +23,7 @@ import (
 
 // onMachine runs f with clients of every kind and real processes on both routes.
 // run runs a command in a tool call of its own and returns what the user saw.
-func onMachine(t *testing.T, o *bridge.Options, f func(t *testing.T, k kind, run func(terminal.Command) (*bridge.Result, fakeconn.Card))) {
+func onMachine(t *testing.T, o *bridge.Options, f func(t *testing.T, k kind, run func(terminal.Command) (*bridge.Result, acphost.Card))) {
 	if runtime.GOOS == "windows" {
 		t.Skip("needs a POSIX shell")
 	}
@@ -43,7 +43,7 @@ func onMachine(t *testing.T, o *bridge.Options, f func(t *testing.T, k kind, run
 			if err != nil {
 				t.Fatal(err)
 			}
-			run := func(cmd terminal.Command) (r *bridge.Result, seen fakeconn.Card) {
+			run := func(cmd terminal.Command) (r *bridge.Result, seen acphost.Card) {
 				t.Helper()
 				if _, err := s.Turn(t.Context(), func(ctx context.Context, turn *bridge.Turn) (acp.PromptResponse, error) {
 					call := turn.ToolCall(card("1"))
@@ -75,7 +75,7 @@ func onMachine(t *testing.T, o *bridge.Options, f func(t *testing.T, k kind, run
 
 // What would wait for a key in a pager does not.
 func TestPager(t *testing.T) {
-	onMachine(t, nil, func(t *testing.T, k kind, run func(terminal.Command) (*bridge.Result, fakeconn.Card)) {
+	onMachine(t, nil, func(t *testing.T, k kind, run func(terminal.Command) (*bridge.Result, acphost.Card)) {
 		r, seen := run(terminal.Command{Line: `seq 300 | $PAGER`, Timeout: time.Minute})
 		check(t, "the outcome", r.Outcome, terminal.Exited)
 		contains(t, "the output", r.Output, "\n300\n")
@@ -84,7 +84,7 @@ func TestPager(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("no git here")
 	}
-	onMachine(t, nil, func(t *testing.T, k kind, run func(terminal.Command) (*bridge.Result, fakeconn.Card)) {
+	onMachine(t, nil, func(t *testing.T, k kind, run func(terminal.Command) (*bridge.Result, acphost.Card)) {
 		log := `git init -q . && for i in $(seq 60); do git -c user.name=n -c user.email=e commit -q --allow-empty -m "number $i"; done; git --paginate log`
 		r, _ := run(terminal.Command{Line: log, Timeout: time.Minute})
 		check(t, "the outcome", r.Outcome, terminal.Exited)
@@ -95,7 +95,7 @@ func TestPager(t *testing.T) {
 // A program that takes the whole screen ends on time, and leaves no escape
 // sequence in the result; what it did not get to say goodbye to is its own.
 func TestAlternateScreen(t *testing.T) {
-	onMachine(t, nil, func(t *testing.T, k kind, run func(terminal.Command) (*bridge.Result, fakeconn.Card)) {
+	onMachine(t, nil, func(t *testing.T, k kind, run func(terminal.Command) (*bridge.Result, acphost.Card)) {
 		r, _ := run(terminal.Command{Line: `printf '\033[?1049h\033[2J\033[H\033[7mfull screen\033[0m'; sleep 0.2; printf '\033[?1049l'; echo after`, Timeout: time.Minute})
 		check(t, "the outcome", r.Outcome, terminal.Exited)
 		contains(t, "the output", r.Output, "after\n")
@@ -106,7 +106,7 @@ func TestAlternateScreen(t *testing.T) {
 	if _, err := exec.LookPath("vi"); err != nil {
 		t.Skip("no vi here")
 	}
-	onMachine(t, nil, func(t *testing.T, k kind, run func(terminal.Command) (*bridge.Result, fakeconn.Card)) {
+	onMachine(t, nil, func(t *testing.T, k kind, run func(terminal.Command) (*bridge.Result, acphost.Card)) {
 		// With nobody to type it ends by itself, or by its timeout.
 		start := time.Now()
 		r, _ := run(terminal.Command{Line: "vi file", Timeout: time.Second})
@@ -130,7 +130,7 @@ func TestWhatReachesCommands(t *testing.T) {
 	}
 	t.Setenv("TERMBRIDGE_PLAIN", "plain")
 	told := slices.Sorted(maps.Keys(terminal.NoInput()))
-	onMachine(t, nil, func(t *testing.T, k kind, run func(terminal.Command) (*bridge.Result, fakeconn.Card)) {
+	onMachine(t, nil, func(t *testing.T, k kind, run func(terminal.Command) (*bridge.Result, acphost.Card)) {
 		r, _ := run(terminal.Command{Line: "env", Env: map[string]string{"GIVEN_TOKEN": "given", "PAGER": "mine"}, Timeout: time.Minute})
 		contains(t, "the environment", r.Output, "GIVEN_TOKEN=given\n")
 		contains(t, "the environment", r.Output, "PAGER=mine\n")
@@ -196,7 +196,7 @@ func TestShellOfABridge(t *testing.T) {
 		{"", `a=(x y); echo "${a[1]}" &>/dev/stdout; echo "$0"`, "y\n" + bash + "\n"},
 		{"/bin/sh", `echo "$0"`, "/bin/sh\n"},
 	} {
-		onMachine(t, &bridge.Options{Shell: bash}, func(t *testing.T, k kind, run func(terminal.Command) (*bridge.Result, fakeconn.Card)) {
+		onMachine(t, &bridge.Options{Shell: bash}, func(t *testing.T, k kind, run func(terminal.Command) (*bridge.Result, acphost.Card)) {
 			r, _ := run(terminal.Command{Line: c.line, Shell: c.shell})
 			check(t, "the output", r.Output, c.want)
 		})

@@ -18,6 +18,7 @@ import (
 	"github.com/termbridge/termbridge/bridge"
 	"github.com/termbridge/termbridge/execenv"
 	"github.com/termbridge/termbridge/fakeconn"
+	"github.com/termbridge/termbridge/fakeconn/emulate"
 	"github.com/termbridge/termbridge/terminal"
 	"github.com/termbridge/termbridge/terminal/memterm"
 )
@@ -185,7 +186,7 @@ func TestStub(t *testing.T) {
 	}
 	for name, way := range ways {
 		t.Run(name, func(t *testing.T) {
-			in(t, kind{client: *fakeconn.Like("go-sdk-stub", nil)}, nil, func(w *world) {
+			in(t, kind{client: *emulate.Client("go-sdk-stub", nil)}, nil, func(w *world) {
 				if err := way(w); !errors.Is(err, acpterm.ErrStub) {
 					w.Errorf("the first command: %v", err)
 				}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/termbridge/termbridge/fakeconn"
+	"github.com/termbridge/termbridge/fakeconn/emulate"
 )
 
 // Shorthands for the agents below.
@@ -274,7 +275,7 @@ func TestAnIdThatNeverArrivedIsNotOwed(t *testing.T) {
 // answer is that of the old terminal.
 func TestTheAuditKnowsAnIDThatComesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := fakeconn.New(fakeconn.Behave(fakeconn.Behaviour{ReuseIDs: true}, nil))
+		c := fakeconn.New(emulate.Behaviour{ReuseIDs: true}.Client(nil))
 		c.Inject(fakeconn.Fault{Method: acp.ClientMethodTerminalRelease, Reply: true, N: 1, Delay: time.Second})
 		create := func() string {
 			x, err := c.Conn().CreateTerminal(t.Context(), acp.CreateTerminalRequest{SessionId: "s", Command: "true"})

@@ -33,9 +33,8 @@
 //
 // # Real clients
 //
-// [Like] makes a client that treats terminals as a known one does, with all that
-// it does wrong: [Behaviours] lists them, and a [Behaviour] of one's own is a few
-// fields.
+// Package emulate makes clients that treat terminals as known ones do, with all
+// that they do wrong.
 //
 // # Lifetime
 //
@@ -67,8 +66,8 @@ import (
 	"github.com/termbridge/termbridge/terminal/memterm"
 )
 
-// DefaultMaxQueue is the default of Options.MaxQueue.
-const DefaultMaxQueue = 64 << 20
+// defaultMaxQueue is the default of Options.MaxQueue.
+const defaultMaxQueue = 64 << 20
 
 // Options of a Client. The zero value is a client with terminals and an agent
 // that does nothing.
@@ -119,14 +118,16 @@ type Options struct {
 	// Keep is how many of the last lines Lines returns; 0 is all, -1 none.
 	Keep int
 	// MaxQueue is how many bytes may be on the way to a side before the audit
-	// objects; 0 is [DefaultMaxQueue].
+	// objects; 0 is 64 MiB.
 	MaxQueue int
 	// Allow are rules that the audit does not judge.
 	Allow []Rule
 	// Logger is for the diagnostics of the SDK; nil discards them.
 	Logger *slog.Logger
 
-	starts func(program string) int // of Behave
+	// Starts, if not nil, returns the further starts of a program that
+	// [Client.Starts] adds: those within commands.
+	Starts func(program string) int
 }
 
 // A Client is a fake client with a connection to an agent. Its methods may be
@@ -163,7 +164,7 @@ func New(options *Options) *Client {
 	if options != nil {
 		c.opts = *options
 	}
-	c.opts.MaxQueue = cmp.Or(c.opts.MaxQueue, DefaultMaxQueue)
+	c.opts.MaxQueue = cmp.Or(c.opts.MaxQueue, defaultMaxQueue)
 	if c.opts.Logger == nil {
 		c.opts.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -268,11 +269,11 @@ func (c *Client) Peer() *acp.ClientSideConnection { return c.peer }
 func (c *Client) Memterm() *memterm.Manager { return c.mem }
 
 // Starts returns how often a program was started, be it by a command or, with
-// [Behave], within one. It must not be called with Options.Manager.
+// Options.Starts, within one. It must not be called with Options.Manager.
 func (c *Client) Starts(program string) int {
 	n := c.mem.Starts(program)
-	if c.opts.starts != nil {
-		n += c.opts.starts(program)
+	if c.opts.Starts != nil {
+		n += c.opts.Starts(program)
 	}
 	return n
 }
@@ -375,24 +376,21 @@ func (c *Client) EndInput() {
 	c.filter.to[Agent].close()
 }
 
-// A Card is what a user sees of a tool call.
-type Card = acphost.Card
-
 // Card returns what the user sees now of a tool call, of any session; the zero
 // Card if it was never announced.
-func (c *Client) Card(id acp.ToolCallId) Card {
+func (c *Client) Card(id acp.ToolCallId) acphost.Card {
 	for _, session := range c.host.Sessions() {
 		if card, ok := c.host.Card(session, id); ok {
 			return card
 		}
 	}
-	return Card{}
+	return acphost.Card{}
 }
 
 // Cards returns what the user sees now of all tool calls: by session, then in
 // the order in which they were announced.
-func (c *Client) Cards() []Card {
-	var cards []Card
+func (c *Client) Cards() []acphost.Card {
+	var cards []acphost.Card
 	for _, session := range c.host.Sessions() {
 		cards = append(cards, c.host.Cards(session)...)
 	}

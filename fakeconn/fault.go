@@ -44,7 +44,7 @@ type Fault struct {
 	Error  *acp.RequestError
 	Result any
 	// Edit changes the line; see [Set], [Remove], [Cut], [Pad].
-	Edit func(raw string) string
+	Edit Edit
 
 	// Disconnect ends the connection instead of delivering the line.
 	Disconnect bool
@@ -380,19 +380,22 @@ func encode(v any) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
+// An Edit returns what becomes of a line.
+type Edit func(raw string) string
+
 // Set returns an Edit that sets a member: Set("result.terminalId", "t9"),
 // Set("result.exitStatus", nil) for null, Set("id", 4711) for a wrong id.
 // Objects on the way that are not there are made.
-func Set(path string, value any) func(string) string {
+func Set(path string, value any) Edit {
 	return edit(path, func(m map[string]any, name string) { m[name] = value })
 }
 
 // Remove returns an Edit that takes a member away: Remove("result.output").
-func Remove(path string) func(string) string {
+func Remove(path string) Edit {
 	return edit(path, func(m map[string]any, name string) { delete(m, name) })
 }
 
-func edit(path string, f func(m map[string]any, name string)) func(string) string {
+func edit(path string, f func(m map[string]any, name string)) Edit {
 	names := strings.Split(path, ".")
 	return func(raw string) string {
 		var line map[string]any
@@ -420,7 +423,7 @@ func Cut(raw string) string { return raw[:len(raw)/2] }
 
 // Pad returns an Edit that makes a line n bytes long, by a last member that
 // means nothing. The SDK closes a connection on which a line of 10 MiB comes.
-func Pad(n int) func(string) string {
+func Pad(n int) Edit {
 	return func(raw string) string {
 		object, ok := strings.CutSuffix(raw, "}")
 		const member = `,"_pad":"`

@@ -62,7 +62,7 @@ func (r Run) String() string {
 //
 // Everything works in a bubble of testing/synctest, where a long record takes no time.
 // The error is that the data are no record, or that the agent did not do within
-// ReplayBound what the record waits for.
+// 30 s what the record waits for.
 func Replay(ctx context.Context, data []byte, serve func(in io.Reader, out io.Writer)) (recorded, now Run, err error) {
 	about, entries, err := wirelog.Parse(data)
 	if err != nil {
@@ -92,8 +92,8 @@ func Replay(ctx context.Context, data []byte, serve func(in io.Reader, out io.Wr
 	return recorded, now, err
 }
 
-// ReplayBound is how long [Replay] waits for what the agent did in the record.
-const ReplayBound = 30 * time.Second
+// replayBound is how long [Replay] waits for what the agent did in the record.
+const replayBound = 30 * time.Second
 
 // A wireMessage is what Replay looks at.
 type wireMessage struct {
@@ -215,7 +215,7 @@ func (p *replay) play(ctx context.Context) error {
 
 // wait waits until the client has sent so many steps, and the agent has done so much.
 func (p *replay) wait(ctx context.Context, steps, replies int, asked map[string]int, what string) error {
-	timeout := time.NewTimer(ReplayBound)
+	timeout := time.NewTimer(replayBound)
 	defer timeout.Stop()
 	for {
 		p.mu.Lock()
@@ -236,7 +236,7 @@ func (p *replay) wait(ctx context.Context, steps, replies int, asked map[string]
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-timeout.C:
-			return fmt.Errorf("fakeconn: before %s, within %v: %s", what, ReplayBound, lack)
+			return fmt.Errorf("fakeconn: before %s, within %v: %s", what, replayBound, lack)
 		}
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/termbridge/termbridge/acpterm"
 	"github.com/termbridge/termbridge/acpwire"
 	"github.com/termbridge/termbridge/fakeconn"
+	"github.com/termbridge/termbridge/fakeconn/emulate"
 	"github.com/termbridge/termbridge/probe"
 	"github.com/termbridge/termbridge/terminal/memterm"
 )
@@ -100,7 +101,7 @@ func (w want) String() string { return strings.TrimSpace(fmt.Sprintf("%s %s", w.
 
 // expected is what the probe must find of a client, from what its Behaviour says of
 // it. Things that are left out are not compared: times, and what no Behaviour knows.
-func expected(b fakeconn.Behaviour) map[string]want {
+func expected(b emulate.Behaviour) map[string]want {
 	all := map[string]want{}
 	pass := func(name, value string) { all[name] = want{probe.Pass, value} }
 	deviates := func(name, value string) { all[name] = want{probe.Deviates, value} }
@@ -123,12 +124,8 @@ func expected(b fakeconn.Behaviour) map[string]want {
 	pass("start", "")
 
 	// How commands are run, by what is made of some.
-	run := b.Run
-	if run == nil {
-		run = fakeconn.RunArgv
-	}
 	line := func(command string, args ...string) string { // "" if no shell is put around it
-		words := run(command, args)
+		words := b.Argv(command, args)
 		if len(words) == 3 && words[1] == "-c" && words[2] != command && !slices.Equal(words[1:], args) {
 			return words[2]
 		}
@@ -142,7 +139,7 @@ func expected(b fakeconn.Behaviour) map[string]want {
 	default:
 		either("command", !strings.Contains(line("a b", "c"), "c"), "quoted", "quoted")
 	}
-	switch words := run("a && b", nil); {
+	switch words := b.Argv("a && b", nil); {
 	case len(words) == 3 && words[1] == "-c", b.FallBack:
 		pass("line", "run by a shell")
 	case len(words) > 1:
@@ -199,10 +196,7 @@ func expected(b fakeconn.Behaviour) map[string]want {
 	either("held-output", b.WaitsForClose, "reported when nobody holds the output", "reported at the exit")
 	either("split-character", b.SplitRunes, "broken", "whole")
 
-	exit := b.Exit
-	if exit == nil {
-		exit = fakeconn.ExitNames
-	}
+	exit := b.ExitStatus
 	either("exit-code", exit(new(3), "").Signal != nil, "beside a signal", "as it was")
 	form := "name"
 	switch s := exit(nil, "SIGKILL"); {
@@ -225,11 +219,7 @@ func expected(b fakeconn.Behaviour) map[string]want {
 		pass("default-limit", "more than 1 MiB")
 	}
 	pass("reply-size", "1.1 MB")
-	truncate := b.Truncate
-	if truncate == nil {
-		truncate = fakeconn.TruncateTail
-	}
-	left := truncate([]byte("first\n"+strings.Repeat("🙂", 30)+"\n"), 103)
+	left := b.Cut([]byte("first\n"+strings.Repeat("🙂", 30)+"\n"), 103)
 	if b.NoLimit {
 		deviates("limit", "ignored")
 		for _, name := range []string{"truncation", "characters", "truncated"} {
@@ -290,12 +280,12 @@ func expected(b fakeconn.Behaviour) map[string]want {
 
 // The probe names every deviation that a client declares, and no other.
 func TestKnownClients(t *testing.T) {
-	for i, b := range fakeconn.Behaviours() {
+	for i, b := range emulate.Behaviours() {
 		if testing.Short() && i%4 != 0 {
 			continue // each takes seconds with the race detector
 		}
 		t.Run(b.Name, func(t *testing.T) {
-			run(t, func() *fakeconn.Options { return fakeconn.Behave(b, nil) }, func(r *rig) {
+			run(t, func() *fakeconn.Options { return b.Client(nil) }, func(r *rig) {
 				report := r.probe(r.Context())
 				compare(r.T, report, expected(b))
 				if report.TookMS > 60_000 || (report.Stopped != "") != (b.Stub != "") {
@@ -390,7 +380,7 @@ func TestCancel(t *testing.T) {
 	for _, name := range []string{"acpx", "toad", "kotlin-sample"} {
 		for _, after := range []time.Duration{0, 100 * time.Millisecond, time.Second, 4 * time.Second} {
 			t.Run(fmt.Sprintf("%s, after %v", name, after), func(t *testing.T) {
-				run(t, func() *fakeconn.Options { return fakeconn.Like(name, nil) }, func(r *rig) {
+				run(t, func() *fakeconn.Options { return emulate.Client(name, nil) }, func(r *rig) {
 					ctx, cancel := context.WithTimeout(r.Context(), after)
 					defer cancel()
 					start := time.Now()
@@ -412,8 +402,8 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-func behaviour(name string) fakeconn.Behaviour {
-	for _, b := range fakeconn.Behaviours() {
+func behaviour(name string) emulate.Behaviour {
+	for _, b := range emulate.Behaviours() {
 		if b.Name == name {
 			return b
 		}
@@ -449,7 +439,7 @@ func TestProfile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "profiles.json")
 			b := behaviour(name)
-			run(t, func() *fakeconn.Options { return fakeconn.Behave(b, nil) }, func(r *rig) {
+			run(t, func() *fakeconn.Options { return b.Client(nil) }, func(r *rig) {
 				report := r.probe(r.Context())
 				if err := report.Save(file); err != nil {
 					r.Fatal(err)

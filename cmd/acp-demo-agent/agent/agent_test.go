@@ -18,6 +18,7 @@ import (
 	"github.com/coder/acp-go-sdk"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/termbridge/termbridge/acphost"
 	"github.com/termbridge/termbridge/bridge"
 	"github.com/termbridge/termbridge/cmd/acp-demo-agent/agent"
 	"github.com/termbridge/termbridge/fakeconn"
@@ -109,7 +110,7 @@ func (f *fixture) starts(name string) int {
 }
 
 // ask sends a prompt that must end the turn normally and returns its cards.
-func (f *fixture) ask(lines ...string) []fakeconn.Card {
+func (f *fixture) ask(lines ...string) []acphost.Card {
 	f.Helper()
 	before := len(f.Host().Cards(f.id))
 	resp, err := f.Prompt(f.Context(), f.id, strings.Join(lines, "\n"))
@@ -120,7 +121,7 @@ func (f *fixture) ask(lines ...string) []fakeconn.Card {
 }
 
 // one is ask for one line, and decodes its rawOutput.
-func (f *fixture) one(line string) (fakeconn.Card, agent.ReadReport) {
+func (f *fixture) one(line string) (acphost.Card, agent.ReadReport) {
 	f.Helper()
 	cards := f.ask(line)
 	if len(cards) != 1 {
@@ -129,7 +130,7 @@ func (f *fixture) one(line string) (fakeconn.Card, agent.ReadReport) {
 	return cards[0], report(f.T, cards[0])
 }
 
-func report(t *testing.T, c fakeconn.Card) (r agent.ReadReport) {
+func report(t *testing.T, c acphost.Card) (r agent.ReadReport) {
 	t.Helper()
 	b, err := json.Marshal(c.RawOutput)
 	if err == nil {
@@ -183,7 +184,7 @@ func TestRun(t *testing.T) {
 // The rawOutput is an interface: these are its names and types.
 func TestRawOutputNames(t *testing.T) {
 	with(t, kinds[0], nil, func(f *fixture) {
-		names := func(c fakeconn.Card) (names []string) {
+		names := func(c acphost.Card) (names []string) {
 			for name, v := range c.RawOutput.(map[string]any) {
 				names = append(names, fmt.Sprintf("%s:%T", name, v))
 			}

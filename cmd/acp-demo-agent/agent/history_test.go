@@ -12,9 +12,9 @@ import (
 
 	"github.com/coder/acp-go-sdk"
 
+	"github.com/termbridge/termbridge/acphost"
 	"github.com/termbridge/termbridge/bridge"
 	"github.com/termbridge/termbridge/cmd/acp-demo-agent/agent"
-	"github.com/termbridge/termbridge/fakeconn"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -83,7 +83,7 @@ func TestLoadSession(t *testing.T) {
 					// The session goes on, with ids of its own.
 					f.id = id
 					next := f.ask("!echo more")
-					if slices.ContainsFunc(cards, func(c fakeconn.Card) bool { return c.ID == next[0].ID }) {
+					if slices.ContainsFunc(cards, func(c acphost.Card) bool { return c.ID == next[0].ID }) {
 						t.Errorf("the id %q was used before", next[0].ID)
 					}
 				})

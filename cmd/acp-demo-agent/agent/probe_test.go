@@ -15,6 +15,7 @@ import (
 	"github.com/termbridge/termbridge/acpterm"
 	"github.com/termbridge/termbridge/cmd/acp-demo-agent/agent"
 	"github.com/termbridge/termbridge/fakeconn"
+	"github.com/termbridge/termbridge/fakeconn/emulate"
 	"github.com/termbridge/termbridge/probe"
 )
 
@@ -24,7 +25,7 @@ func probed(t *testing.T, name string, f func(t *testing.T, c *fakeconn.Client, 
 	t.Helper()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		o := fakeconn.Like(name, &fakeconn.Options{
+		o := emulate.Client(name, &fakeconn.Options{
 			Allow: []fakeconn.Rule{fakeconn.RuleUnknown, fakeconn.RuleReleased, fakeconn.RuleRelease},
 			Serve: func(in io.Reader, out io.Writer) {
 				if err := agent.Serve(context.Background(), in, out, nil); err != nil {

@@ -11,6 +11,7 @@ import (
 	acp "github.com/coder/acp-go-sdk"
 	"github.com/termbridge/termbridge/cmd/acp-demo-agent/agent"
 	"github.com/termbridge/termbridge/fakeconn"
+	"github.com/termbridge/termbridge/fakeconn/emulate"
 )
 
 // record returns the record of what do makes of an agent with this client.
@@ -63,7 +64,7 @@ func TestReplay(t *testing.T) {
 			prompts: []string{"!echo one", "!exit 3"}, want: "exit 3: failed",
 		},
 		"a stub": {
-			options: *fakeconn.Like("toad", nil),
+			options: *emulate.Client("toad", nil),
 			prompts: []string{"!echo x", "jobs"}, want: "jobs: completed",
 		},
 		"cancelled": {prompts: []string{"!echo before; sleep 2", "!sleep 1000"}, cancel: true, want: "session/prompt: cancelled"},

@@ -1,4 +1,4 @@
-package fakeconn_test
+package emulate_test
 
 import (
 	"strings"
@@ -6,7 +6,7 @@ import (
 
 	"github.com/coder/acp-go-sdk"
 
-	"github.com/termbridge/termbridge/fakeconn"
+	"github.com/termbridge/termbridge/fakeconn/emulate"
 )
 
 // The shell of a Behaviour runs lines as a POSIX shell does.
@@ -41,7 +41,7 @@ func TestShell(t *testing.T) {
 		{"echo a | cat", `2 null; "sh: syntax error: \"|\" is not understood here\n"`},
 		{"echo a\\", `2 null; "sh: syntax error: a backslash at the end\n"`},
 	} {
-		probing(t, fakeconn.Behaviour{}, func(p *probe) {
+		probing(t, emulate.Behaviour{}, func(p *probe) {
 			req := sh(test.line)
 			req.Env = []acp.EnvVariable{{Name: "X", Value: "a b"}}
 			got, _, _ := strings.Cut(p.run(req), ", ")

@@ -1,4 +1,4 @@
-package fakeconn
+package emulate
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package fakeconn
+package emulate
 
 import (
 	"context"
@@ -12,34 +12,35 @@ import (
 
 	"github.com/coder/acp-go-sdk"
 
+	"github.com/termbridge/termbridge/fakeconn"
 	"github.com/termbridge/termbridge/internal/text"
 	"github.com/termbridge/termbridge/terminal"
 	"github.com/termbridge/termbridge/terminal/memterm"
 )
 
-// Like returns options for a client that treats terminals as a known client
-// does, by its name in [Behaviours]; it panics if there is none. See [Behave].
-func Like(name string, o *Options) *Options {
+// Client returns options for a client that treats terminals as a known one does,
+// by its name in [Behaviours]; it panics if there is none. See [Behaviour.Client].
+func Client(name string, o *fakeconn.Options) *fakeconn.Options {
 	for _, b := range Behaviours() {
 		if b.Name == name {
-			return Behave(b, o)
+			return b.Client(o)
 		}
 	}
-	panic(fmt.Sprintf("fakeconn: no behaviour %q", name))
+	panic(fmt.Sprintf("emulate: no behaviour %q", name))
 }
 
-// Behave returns options for a client that treats terminals like b: those of o,
+// Client returns options for a client that treats terminals as b says: those of o,
 // which may be nil, with another ClientInfo, and with Wrap, Programs and the
 // Host's Command taken. Lines are run by a shell that knows more of its grammar
 // than memterm's, and programs that are started within a command count as starts
-// only in [Client.Starts]. The options serve one Client.
-func Behave(b Behaviour, o *Options) *Options {
-	var opts Options
+// only in [fakeconn.Client.Starts]. The options serve one Client.
+func (b Behaviour) Client(o *fakeconn.Options) *fakeconn.Options {
+	var opts fakeconn.Options
 	if o != nil {
 		opts = *o
 	}
-	l := &likeness{b: b, groups: map[string]*group{}, terminals: map[string]*likeTerminal{}, turn: make(chan struct{}, 1)}
-	l.programs = Programs()
+	l := &client{b: b, groups: map[string]*group{}, terminals: map[string]*term{}, turn: make(chan struct{}, 1)}
+	l.programs = fakeconn.Programs()
 	if opts.Memterm != nil {
 		maps.Copy(l.programs, opts.Memterm.Programs)
 	}
@@ -58,15 +59,15 @@ func Behave(b Behaviour, o *Options) *Options {
 		l.Client = c
 		return l
 	}
-	opts.starts = l.starts
+	opts.Starts = l.starts
 	return &opts
 }
 
 // runner is the program of memterm in which a group runs.
-const runner = "fakeconn"
+const runner = "emulate"
 
-// A likeness is a client with a Behaviour.
-type likeness struct {
+// A client treats terminals as its Behaviour says.
+type client struct {
 	acp.Client
 	b        Behaviour
 	programs map[string]memterm.Program
@@ -78,11 +79,11 @@ type likeness struct {
 	starting  int // of terminals that are in no map yet
 	counts    map[string]int
 	groups    map[string]*group
-	terminals map[string]*likeTerminal
+	terminals map[string]*term
 }
 
-// A likeTerminal is a terminal of a likeness.
-type likeTerminal struct {
+// A term is a terminal of a client.
+type term struct {
 	*group
 	session  acp.SessionId
 	host     string // its id in the Host
@@ -92,13 +93,13 @@ type likeTerminal struct {
 	outputs  chan struct{} // held by a terminal/output that blocks
 }
 
-func (l *likeness) starts(name string) int {
+func (l *client) starts(name string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.counts[name]
 }
 
-func (l *likeness) CreateTerminal(ctx context.Context, req acp.CreateTerminalRequest) (acp.CreateTerminalResponse, error) {
+func (l *client) CreateTerminal(ctx context.Context, req acp.CreateTerminalRequest) (acp.CreateTerminalResponse, error) {
 	none := acp.CreateTerminalResponse{}
 	b := l.b
 	if b.Stub != "" {
@@ -131,7 +132,7 @@ func (l *likeness) CreateTerminal(ctx context.Context, req acp.CreateTerminalReq
 	g.programs, g.counted = l.programs, l.count
 	g.open, g.pipe = b.OpenInput, b.Pipe
 	g.argv = l.argv(req)
-	x := &likeTerminal{group: g, session: req.SessionId, limit: -1, outputs: make(chan struct{}, 1)}
+	x := &term{group: g, session: req.SessionId, limit: -1, outputs: make(chan struct{}, 1)}
 	if g.argv == nil {
 		if b.BadStart.Wait == nil {
 			return none, &acp.RequestError{Code: b.BadStart.code(), Message: b.BadStart.Text}
@@ -178,7 +179,7 @@ func (l *likeness) CreateTerminal(ctx context.Context, req acp.CreateTerminalReq
 
 // newID returns the id for a terminal that the Host knows by id. Called with mu
 // held.
-func (l *likeness) newID(id string) string {
+func (l *client) newID(id string) string {
 	if !l.b.ReuseIDs {
 		return id
 	}
@@ -191,7 +192,7 @@ func (l *likeness) newID(id string) string {
 }
 
 // SessionUpdate hands the Host its own ids of the terminals that content names.
-func (l *likeness) SessionUpdate(ctx context.Context, n acp.SessionNotification) error {
+func (l *client) SessionUpdate(ctx context.Context, n acp.SessionNotification) error {
 	var content []acp.ToolCallContent
 	switch u := n.Update; {
 	case u.ToolCall != nil:
@@ -220,26 +221,22 @@ func (s BadStart) code() int {
 }
 
 // argv returns what is executed, or nil if that is not there.
-func (l *likeness) argv(req acp.CreateTerminalRequest) []string {
+func (l *client) argv(req acp.CreateTerminalRequest) []string {
 	if req.Cwd != nil && strings.HasPrefix(*req.Cwd, MissingDir) {
 		return nil
 	}
-	run := l.b.Run
-	if run == nil {
-		run = RunArgv
-	}
-	words := run(req.Command, req.Args)
+	words := l.b.Argv(req.Command, req.Args)
 	g := &group{programs: l.programs}
 	if _, ok := g.program(words); ok {
 		return words
 	}
 	if l.b.FallBack && req.Args == nil {
-		return RunLine(req.Command, nil)
+		return runLine(req.Command, nil)
 	}
 	return nil
 }
 
-func (l *likeness) count(name string) {
+func (l *client) count(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.counts == nil {
@@ -249,7 +246,7 @@ func (l *likeness) count(name string) {
 }
 
 // find returns a terminal that answers.
-func (l *likeness) find(session acp.SessionId, id string) (*likeTerminal, error) {
+func (l *client) find(session acp.SessionId, id string) (*term, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	x := l.terminals[id]
@@ -266,7 +263,7 @@ func (l *likeness) find(session acp.SessionId, id string) (*likeTerminal, error)
 	return x, nil
 }
 
-func (l *likeness) TerminalOutput(ctx context.Context, req acp.TerminalOutputRequest) (acp.TerminalOutputResponse, error) {
+func (l *client) TerminalOutput(ctx context.Context, req acp.TerminalOutputRequest) (acp.TerminalOutputResponse, error) {
 	if l.b.Stub != "" {
 		return acp.TerminalOutputResponse{}, nil
 	}
@@ -278,7 +275,7 @@ func (l *likeness) TerminalOutput(ctx context.Context, req acp.TerminalOutputReq
 }
 
 // output is what the terminal shows now.
-func (x *likeTerminal) output(ctx context.Context, b Behaviour) (acp.TerminalOutputResponse, error) {
+func (x *term) output(ctx context.Context, b Behaviour) (acp.TerminalOutputResponse, error) {
 	var resp acp.TerminalOutputResponse
 	from := 0
 	if b.Destructive || b.Blocking {
@@ -312,11 +309,7 @@ func (x *likeTerminal) output(ctx context.Context, b Behaviour) (acp.TerminalOut
 	resp.Output = decode(all)
 	size, limit := len(resp.Output), x.limit
 	if limit >= 0 && size > limit {
-		cut := b.Truncate
-		if cut == nil {
-			cut = TruncateTail
-		}
-		resp.Output, resp.Truncated = cut([]byte(resp.Output), limit), true
+		resp.Output, resp.Truncated = b.Cut([]byte(resp.Output), limit), true
 	}
 	if b.Truncated != nil && limit >= 0 {
 		resp.Truncated = b.Truncated(size, len(resp.Output), limit)
@@ -324,7 +317,7 @@ func (x *likeTerminal) output(ctx context.Context, b Behaviour) (acp.TerminalOut
 	if ended && !b.NoExitStatus {
 		switch {
 		case !x.bad:
-			resp.ExitStatus = new(b.exit(x.exit))
+			resp.ExitStatus = new(b.ExitStatus(x.exit.Code, x.exit.Signal))
 		case b.BadStart.Output != nil:
 			resp.ExitStatus = b.BadStart.Output
 		}
@@ -333,7 +326,7 @@ func (x *likeTerminal) output(ctx context.Context, b Behaviour) (acp.TerminalOut
 }
 
 // ended returns what is closed when the client reports the exit.
-func (x *likeTerminal) ended(b Behaviour) <-chan struct{} {
+func (x *term) ended(b Behaviour) <-chan struct{} {
 	if b.WaitsForClose {
 		return x.closed
 	}
@@ -341,7 +334,7 @@ func (x *likeTerminal) ended(b Behaviour) <-chan struct{} {
 }
 
 // visible returns the output that the client has read.
-func (x *likeTerminal) visible(b Behaviour, ended bool) []byte {
+func (x *term) visible(b Behaviour, ended bool) []byte {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	now := time.Now()
@@ -359,15 +352,7 @@ func (x *likeTerminal) visible(b Behaviour, ended bool) []byte {
 	return all
 }
 
-// exit is an exit as the client reports it.
-func (b Behaviour) exit(e terminal.Exit) acp.TerminalExitStatus {
-	if b.Exit == nil {
-		return ExitNames(e.Code, e.Signal)
-	}
-	return b.Exit(e.Code, e.Signal)
-}
-
-func (l *likeness) WaitForTerminalExit(ctx context.Context, req acp.WaitForTerminalExitRequest) (acp.WaitForTerminalExitResponse, error) {
+func (l *client) WaitForTerminalExit(ctx context.Context, req acp.WaitForTerminalExitRequest) (acp.WaitForTerminalExitResponse, error) {
 	var resp acp.WaitForTerminalExitResponse
 	if l.b.Stub != "" {
 		return resp, nil
@@ -381,14 +366,14 @@ func (l *likeness) WaitForTerminalExit(ctx context.Context, req acp.WaitForTermi
 	case <-ctx.Done():
 		return resp, context.Cause(ctx)
 	}
-	status := l.b.exit(x.exit)
+	status := l.b.ExitStatus(x.exit.Code, x.exit.Signal)
 	if x.bad {
 		status = *l.b.BadStart.Wait
 	}
 	return acp.WaitForTerminalExitResponse{ExitCode: status.ExitCode, Signal: status.Signal}, nil
 }
 
-func (l *likeness) KillTerminal(ctx context.Context, req acp.KillTerminalRequest) (acp.KillTerminalResponse, error) {
+func (l *client) KillTerminal(ctx context.Context, req acp.KillTerminalRequest) (acp.KillTerminalResponse, error) {
 	var resp acp.KillTerminalResponse
 	if l.b.Stub != "" {
 		return resp, nil
@@ -404,7 +389,7 @@ func (l *likeness) KillTerminal(ctx context.Context, req acp.KillTerminalRequest
 }
 
 // kill kills, and waits for the answer to the client's own question.
-func (x *likeTerminal) kill(ctx context.Context, k Kill) error {
+func (x *term) kill(ctx context.Context, k Kill) error {
 	name := k.Signal
 	if name == "" {
 		name = "SIGKILL"
@@ -431,7 +416,7 @@ func (x *likeTerminal) kill(ctx context.Context, k Kill) error {
 	return nil
 }
 
-func (l *likeness) ReleaseTerminal(ctx context.Context, req acp.ReleaseTerminalRequest) (acp.ReleaseTerminalResponse, error) {
+func (l *client) ReleaseTerminal(ctx context.Context, req acp.ReleaseTerminalRequest) (acp.ReleaseTerminalResponse, error) {
 	var resp acp.ReleaseTerminalResponse
 	if l.b.Stub != "" {
 		return resp, nil
@@ -488,4 +473,14 @@ func pause(ctx context.Context, d time.Duration) error {
 func decode(b []byte) string {
 	s, _ := text.Decode(b, 4*len(b)+4, true)
 	return s
+}
+
+// over reports whether c is closed.
+func over(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }

@@ -1,4 +1,4 @@
-package fakeconn_test
+package emulate_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"github.com/coder/acp-go-sdk"
 
 	"github.com/termbridge/termbridge/fakeconn"
+	"github.com/termbridge/termbridge/fakeconn/emulate"
 	"github.com/termbridge/termbridge/terminal"
 	"github.com/termbridge/termbridge/terminal/memterm"
 )
@@ -30,9 +31,9 @@ func argv(p *memterm.Process) terminal.Exit {
 	return memterm.Code(0)
 }
 
-func probing(t *testing.T, b fakeconn.Behaviour, f func(p *probe)) {
+func probing(t *testing.T, b emulate.Behaviour, f func(p *probe)) {
 	synctest.Test(t, func(t *testing.T) {
-		c := fakeconn.New(fakeconn.Behave(b, &fakeconn.Options{
+		c := fakeconn.New(b.Client(&fakeconn.Options{
 			Programs: map[string]memterm.Program{"argv": argv},
 			// The probe does what no agent may.
 			Allow: []fakeconn.Rule{fakeconn.RuleUnknown, fakeconn.RuleReleased, fakeconn.RuleRelease},
@@ -165,7 +166,7 @@ var probes = []struct {
 	{"missing program", func(p *probe) string { return p.run(line("nothing")) }},
 	{"missing directory", func(p *probe) string {
 		req := sh(":;exec 'true'")
-		req.Cwd = new(fakeconn.MissingDir)
+		req.Cwd = new(emulate.MissingDir)
 		return p.run(req)
 	}},
 	{"signal", func(p *probe) string { return p.run(sh(":;exec 'signal' 'SIGTERM'")) }},
@@ -283,7 +284,7 @@ var probes = []struct {
 // Every Behaviour does what docs/clients.md, and the measurements behind it, say
 // of its client.
 func TestBehaviours(t *testing.T) {
-	for _, b := range append(fakeconn.Behaviours(), fakeconn.Behaviour{Name: "spec"}) {
+	for _, b := range append(emulate.Behaviours(), emulate.Behaviour{Name: "spec"}) {
 		t.Run(b.Name, func(t *testing.T) {
 			for _, a := range probes {
 				probing(t, b, func(p *probe) {
@@ -303,7 +304,7 @@ func TestBehaviours(t *testing.T) {
 
 // Knobs that no known client has set by itself.
 func TestKnobs(t *testing.T) {
-	probing(t, fakeconn.Behaviour{Ask: 4 * time.Second, MaxTerminals: 1}, func(p *probe) {
+	probing(t, emulate.Behaviour{Ask: 4 * time.Second, MaxTerminals: 1}, func(p *probe) {
 		start := time.Now()
 		id, failed := p.create(sh(":;exec 'sleep' '100'"))
 		if took := time.Since(start); failed != "" || took != 4*time.Second {
@@ -317,7 +318,7 @@ func TestKnobs(t *testing.T) {
 			t.Errorf("a second terminal after the first: %q", failed)
 		}
 	})
-	probing(t, fakeconn.Behaviour{ReuseIDs: true}, func(p *probe) {
+	probing(t, emulate.Behaviour{ReuseIDs: true}, func(p *probe) {
 		show := func(call acp.ToolCallId, id string) {
 			if err := p.c.Conn().SessionUpdate(p.Context(), acp.SessionNotification{SessionId: p.session, Update: acp.StartToolCall(call, "title",
 				acp.WithStartContent([]acp.ToolCallContent{acp.ToolTerminalRef(id)}))}); err != nil {
@@ -342,7 +343,7 @@ func TestKnobs(t *testing.T) {
 			t.Errorf("the user sees %q and %q", a, b)
 		}
 	})
-	probing(t, fakeconn.Behaviour{Refuse: &acp.RequestError{Code: -32000, Message: "no"}}, func(p *probe) {
+	probing(t, emulate.Behaviour{Refuse: &acp.RequestError{Code: -32000, Message: "no"}}, func(p *probe) {
 		if got := p.run(sh("echo a")); got != "create error -32000" {
 			t.Errorf("a user who refuses: %s", got)
 		}
@@ -350,7 +351,7 @@ func TestKnobs(t *testing.T) {
 			t.Errorf("%d starts of what was refused", n)
 		}
 	})
-	probing(t, fakeconn.Behaviour{}, func(p *probe) {
+	probing(t, emulate.Behaviour{}, func(p *probe) {
 		p.run(sh("echo a; (echo b); sh -c 'echo c'; exec echo d"))
 		if n := p.c.Starts("echo"); n != 4 {
 			t.Errorf("%d starts of echo, want 4", n)

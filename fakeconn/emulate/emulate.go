@@ -1,4 +1,13 @@
-package fakeconn
+// Package emulate makes fake clients that treat terminals as known ones do, with
+// all that they do wrong: [Behaviours] lists them, and a [Behaviour] of one's own is
+// a few fields.
+//
+//	c := fakeconn.New(emulate.Client("zed-old", nil))
+//	c := fakeconn.New(emulate.Behaviour{NoExitStatus: true}.Client(nil))
+//
+// A Behaviour is plain data and may be used by several goroutines; the options that
+// it makes serve one [fakeconn.Client], whose Close ends the commands.
+package emulate
 
 import (
 	"bytes"
@@ -16,12 +25,12 @@ import (
 // specification says. The zero Behaviour has no deviation. [Behaviours] are those
 // of known clients.
 type Behaviour struct {
-	// Name is for [Like]; Info is what the client says of itself.
+	// Name is for [Client]; Info is what the client says of itself.
 	Name string
 	Info acp.Implementation
 
-	// Run makes what is executed of command and args: words, or a shell's
-	// words; nil is [RunArgv]. FallBack runs a command without args that does
+	// Run makes the argv that is executed of command and args, be it a shell's; nil
+	// executes them as they are. FallBack runs a command without args that does
 	// not exist as a shell line.
 	Run      func(command string, args []string) []string
 	FallBack bool
@@ -51,7 +60,8 @@ type Behaviour struct {
 	// limit. NoLimit ignores every limit.
 	DefaultLimit int
 	NoLimit      bool
-	// Truncate cuts an output that is over the limit; nil is [TruncateTail].
+	// Truncate cuts an output that is over the limit; nil keeps the
+	// last limit bytes, cut between characters.
 	Truncate func(output []byte, limit int) string
 	// Truncated is what is said of it, from the size of the output, what is
 	// left of it and the limit; nil is the truth.
@@ -71,8 +81,8 @@ type Behaviour struct {
 	// WaitsForClose makes the client report the exit only when nobody holds
 	// the output any more.
 	WaitsForClose bool
-	// Exit is how an exit is reported; nil is [ExitNames]. NoExitStatus leaves
-	// it out of terminal/output.
+	// Exit is how an exit is reported; nil reports the
+	// code, or a signal by its name. NoExitStatus leaves it out of terminal/output.
 	Exit         func(code *int, signal string) acp.TerminalExitStatus
 	NoExitStatus bool
 
@@ -114,22 +124,46 @@ type Kill struct {
 	Escalate time.Duration // after which SIGKILL follows, and the answer when it is dead; 0 is never
 }
 
-// RunArgv executes command and args as they are.
-func RunArgv(command string, args []string) []string { return append([]string{command}, args...) }
-
-// RunLine pastes command and args into a shell, separated by spaces and without
-// quotes.
-func RunLine(command string, args []string) []string {
-	return []string{"/bin/sh", "-c", strings.Join(RunArgv(command, args), " ")}
+// Argv returns what the client executes of command and args.
+func (b Behaviour) Argv(command string, args []string) []string {
+	if b.Run == nil {
+		return runArgv(command, args)
+	}
+	return b.Run(command, args)
 }
 
-// RunQuoted has a shell run command: as a line without args, else each word of
-// both in quotes.
-func RunQuoted(command string, args []string) []string {
-	if len(args) == 0 {
-		return RunLine(command, nil)
+// Cut returns what the client keeps of an output that is over the limit.
+func (b Behaviour) Cut(output []byte, limit int) string {
+	if b.Truncate == nil {
+		return truncateTail(output, limit)
 	}
-	return []string{"/bin/sh", "-c", shellwords.Join(RunArgv(command, args))}
+	return b.Truncate(output, limit)
+}
+
+// ExitStatus returns an exit as the client reports it.
+func (b Behaviour) ExitStatus(code *int, signal string) acp.TerminalExitStatus {
+	if b.Exit == nil {
+		return exitNames(code, signal)
+	}
+	return b.Exit(code, signal)
+}
+
+// runArgv executes command and args as they are.
+func runArgv(command string, args []string) []string { return append([]string{command}, args...) }
+
+// runLine pastes command and args into a shell, separated by spaces and without
+// quotes.
+func runLine(command string, args []string) []string {
+	return []string{"/bin/sh", "-c", strings.Join(runArgv(command, args), " ")}
+}
+
+// runQuoted has a shell run command: as a line without args, else each word of
+// both in quotes.
+func runQuoted(command string, args []string) []string {
+	if len(args) == 0 {
+		return runLine(command, nil)
+	}
+	return []string{"/bin/sh", "-c", shellwords.Join(runArgv(command, args))}
 }
 
 // runWithoutInput puts what run makes into a subshell without input.
@@ -152,10 +186,10 @@ func runDirectly(run func(string, []string) []string) func(string, []string) []s
 	}
 }
 
-// RunWords splits a command without args into words, and executes that.
-func RunWords(command string, args []string) []string {
+// runWords splits a command without args into words, and executes that.
+func runWords(command string, args []string) []string {
 	if len(args) > 0 {
-		return RunArgv(command, args)
+		return runArgv(command, args)
 	}
 	words, err := shellwords.Split(command)
 	if err != nil || len(words) == 0 {
@@ -164,39 +198,39 @@ func RunWords(command string, args []string) []string {
 	return words
 }
 
-// RunLineIfSpaced has a shell run command, and drops args if command has a space.
-func RunLineIfSpaced(command string, args []string) []string {
+// runLineIfSpaced has a shell run command, and drops args if command has a space.
+func runLineIfSpaced(command string, args []string) []string {
 	if strings.Contains(command, " ") {
-		return RunLine(command, nil)
+		return runLine(command, nil)
 	}
-	return []string{"/bin/sh", "-c", shellwords.Join(RunArgv(command, args))}
+	return []string{"/bin/sh", "-c", shellwords.Join(runArgv(command, args))}
 }
 
-// TruncateTail keeps the last limit bytes, cut between characters.
-func TruncateTail(output []byte, limit int) string { return decode(text.Tail(output, limit)) }
+// truncateTail keeps the last limit bytes, cut between characters.
+func truncateTail(output []byte, limit int) string { return decode(text.Tail(output, limit)) }
 
-// TruncateBytes keeps the last limit bytes, of which those of a character that
+// truncateBytes keeps the last limit bytes, of which those of a character that
 // is cut become one U+FFFD each: three bytes, so that the result is over the limit.
-func TruncateBytes(output []byte, limit int) string {
+func truncateBytes(output []byte, limit int) string {
 	return decode(output[max(0, len(output)-limit):])
 }
 
-// TruncateHead keeps what lies before the last line feed of the first limit bytes.
-func TruncateHead(output []byte, limit int) string {
+// truncateHead keeps what lies before the last line feed of the first limit bytes.
+func truncateHead(output []byte, limit int) string {
 	head := output[:min(limit, len(output))]
 	return decode(head[:bytes.LastIndexByte(head, '\n')+1])
 }
 
-// ExitNames reports a signal by its name, without a code.
-func ExitNames(code *int, signal string) acp.TerminalExitStatus {
+// exitNames reports a signal by its name, without a code.
+func exitNames(code *int, signal string) acp.TerminalExitStatus {
 	if signal == "" {
 		return acp.TerminalExitStatus{ExitCode: code}
 	}
 	return acp.TerminalExitStatus{Signal: &signal}
 }
 
-// ExitTexts reports a signal by its description, beside code 1.
-func ExitTexts(code *int, signal string) acp.TerminalExitStatus {
+// exitTexts reports a signal by its description, beside code 1.
+func exitTexts(code *int, signal string) acp.TerminalExitStatus {
 	if signal == "" {
 		return acp.TerminalExitStatus{ExitCode: code}
 	}
@@ -209,17 +243,17 @@ func ExitTexts(code *int, signal string) acp.TerminalExitStatus {
 	return acp.TerminalExitStatus{ExitCode: new(1), Signal: &said}
 }
 
-// ExitNumbers reports a signal by its number, beside code 0; "0" is none.
-func ExitNumbers(code *int, signal string) acp.TerminalExitStatus {
+// exitNumbers reports a signal by its number, beside code 0; "0" is none.
+func exitNumbers(code *int, signal string) acp.TerminalExitStatus {
 	if signal == "" {
 		return acp.TerminalExitStatus{ExitCode: code, Signal: new("0")}
 	}
 	return acp.TerminalExitStatus{ExitCode: new(0), Signal: new(fmt.Sprint(signalNumber(signal)))}
 }
 
-// ExitNegative reports a signal as a negative code. (In Go's types it fits; in
+// exitNegative reports a signal as a negative code. (In Go's types it fits; in
 // the protocol a code is unsigned.)
-func ExitNegative(code *int, signal string) acp.TerminalExitStatus {
+func exitNegative(code *int, signal string) acp.TerminalExitStatus {
 	if signal == "" {
 		return acp.TerminalExitStatus{ExitCode: code}
 	}
@@ -233,17 +267,17 @@ func Behaviours() []Behaviour {
 	enoent := BadStart{Code: internal, Text: "spawn ENOENT"}
 	zed := Behaviour{
 		Name: "zed", Info: acp.Implementation{Name: "zed", Version: "0.220.0"},
-		Run:         runWithoutInput(RunQuoted),
+		Run:         runWithoutInput(runQuoted),
 		BadStart:    BadStart{Code: internal, Text: "No such file or directory"},
 		TTY:         false, // it shows a screen, whose text has line feeds
-		Truncate:    TruncateHead,
-		Exit:        ExitTexts,
+		Truncate:    truncateHead,
+		Exit:        exitTexts,
 		UnknownCode: internal,
 		SessionCode: internal,
 	}
 	zedOld := zed
 	zedOld.Name, zedOld.Info.Version = "zed-old", "0.205.0"
-	zedOld.Run = runWithoutInput(RunLine)
+	zedOld.Run = runWithoutInput(runLine)
 	acpx := Behaviour{
 		Name: "acpx", Info: acp.Implementation{Name: "acpx", Version: "0.19.1"},
 		FallBack:       true,
@@ -266,12 +300,12 @@ func Behaviours() []Behaviour {
 		zedOld, zed, acpx, acpxOld,
 		{
 			Name: "vscode", Info: acp.Implementation{Name: "vscode-acp-client", Version: "0.1.0"},
-			Run:           RunLine,
+			Run:           runLine,
 			BadStart:      BadStart{Wait: &acp.TerminalExitStatus{}, Output: &acp.TerminalExitStatus{ExitCode: new(-2)}},
 			OpenInput:     true,
 			Create:        10 * time.Millisecond,
 			DefaultLimit:  1 << 20,
-			Truncate:      TruncateBytes,
+			Truncate:      truncateBytes,
 			SplitRunes:    true,
 			WaitsForClose: true,
 			Kill:          Kill{Signal: "SIGTERM", Leader: true},
@@ -279,11 +313,11 @@ func Behaviours() []Behaviour {
 		},
 		{
 			Name: "obsidian", Info: acp.Implementation{Name: "obsidian-agent-client", Version: "0.5.0"},
-			Run:            runDirectly(RunQuoted), // of a line that is one command, bash makes that process
+			Run:            runDirectly(runQuoted), // of a line that is one command, bash makes that process
 			BadStart:       BadStart{Wait: &acp.TerminalExitStatus{ExitCode: new(127)}, Output: &acp.TerminalExitStatus{ExitCode: new(127)}},
 			OpenInput:      true,
 			Create:         10 * time.Millisecond,
-			Truncate:       TruncateBytes,
+			Truncate:       truncateBytes,
 			Truncated:      func(_, left, limit int) bool { return left >= limit },
 			SplitRunes:     true,
 			Lag:            5 * time.Millisecond,
@@ -305,13 +339,13 @@ func Behaviours() []Behaviour {
 			DefaultLimit:   1 << 20,
 			Lag:            5 * time.Millisecond,
 			LosesTail:      true,
-			Exit:           ExitNumbers,
+			Exit:           exitNumbers,
 			Kill:           Kill{Signal: "SIGHUP"},
 			ReleaseUnknown: true,
 		},
 		{
 			Name: "jupyter", Info: acp.Implementation{Name: "Jupyter AI", Version: "3.0.0"},
-			Run:           RunWords,
+			Run:           runWords,
 			BadStart:      BadStart{Code: params, Text: "No such file or directory"},
 			Create:        4 * time.Millisecond,
 			DeniedEnv:     []string{"LD_PRELOAD", "LD_LIBRARY_PATH", "PYTHONPATH", "NODE_OPTIONS", "BASH_ENV", "ENV"},
@@ -322,13 +356,13 @@ func Behaviours() []Behaviour {
 		},
 		{
 			Name: "toad", Info: acp.Implementation{Name: "toad", Version: "0.5.0"},
-			Run:          RunLineIfSpaced,
+			Run:          runLineIfSpaced,
 			BadStart:     BadStart{Wait: &acp.TerminalExitStatus{ExitCode: new(0)}},
 			OpenInput:    true,
 			TTY:          true,
 			Create:       4 * time.Millisecond,
 			Truncated:    func(size, left, limit int) bool { return size > limit && left != limit },
-			Exit:         ExitNegative,
+			Exit:         exitNegative,
 			Kill:         Kill{Leader: true},
 			UnknownCode:  internal,
 			KillUnknown:  true,
