@@ -169,11 +169,16 @@ func (p *process) tagLimit(mark string) (all bool) {
 				escaped = bytes.Contains(tags, []byte(mark))
 				all = all && (escaped || state == tagsShown)
 			}
-			if escaped {
-				if ours[q.pid] = true; !p.limit.set(q.pid) {
-					all = false
-					p.escaped = append(p.escaped, q.ident)
-				}
+			if !escaped {
+				continue
+			}
+			ours[q.pid] = true
+			if p.limit.set(q.pid) {
+				continue
+			}
+			if _, err := limitOf(q.pid); !errors.Is(err, unix.ESRCH) { // else its children are still to be looked at
+				all = false
+				p.escaped = append(p.escaped, q.ident)
 			}
 		}
 	}
