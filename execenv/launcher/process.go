@@ -486,19 +486,24 @@ func (p *process) open(o *output, w io.Writer) {
 	}
 }
 
-// write writes the header and, when the wrapper has it, Spec.Stdin: a launcher that
-// fails takes nothing of that. over is closed when the launcher was waited for.
+// write writes the header and Spec.Stdin. Where the launcher may be started again
+// that waits for the wrapper: a launcher that fails takes nothing of it. Podman, which
+// is not, loses the output of a command that ends while its input is written. over is
+// closed when the launcher was waited for.
 func (p *process) write(in io.WriteCloser, head string, over <-chan struct{}) {
 	_, err := io.WriteString(in, head+"\n")
 	if p.stdin != nil {
 		return
 	}
-	if err == nil && p.spec.Stdin != nil {
+	if err == nil && p.e.launcher.Again != nil {
 		select {
 		case <-p.begun:
-			_, _ = io.Copy(in, p.spec.Stdin)
 		case <-over:
+			err = os.ErrClosed
 		}
+	}
+	if err == nil && p.spec.Stdin != nil {
+		_, _ = io.Copy(in, p.spec.Stdin)
 	}
 	in.Close()
 }
