@@ -440,8 +440,9 @@ func (x *exam) input() {
 
 // heldOutput has a child in the background hold the output for a while.
 func (x *exam) heldOutput() {
-	const held = 3 * time.Second
-	line := "(sleep 1;echo later;sleep 2) & echo now"
+	limit := x.patience(1500 * time.Millisecond)
+	held := max(3*time.Second, limit*4/3).Truncate(time.Second) + time.Second // beyond the limit by far
+	line := fmt.Sprintf("(sleep 1;echo later;sleep %d) & echo now", held/time.Second-1)
 	t, err := x.create(x.sh(line))
 	if err != nil {
 		x.unknown("held-output", "%v", err)
@@ -450,7 +451,7 @@ func (x *exam) heldOutput() {
 	defer t.release()
 	start := time.Now()
 	w := t.wait()
-	_, _, ok := w.within(min(x.patience(held/2), held-held/4))
+	_, _, ok := w.within(limit)
 	switch {
 	case ok:
 		x.pass("held-output", "reported at the exit", "")
@@ -687,23 +688,42 @@ func (x *exam) signal(s *status) {
 	}
 }
 
-// killChildren kills a command that has a child. That one lives on if it writes.
+// killChildren kills a command that has a child. That one lives on if it writes
+// after the kill: on a client that is slow it writes later.
 func (x *exam) killChildren() {
+	for _, writes := range []time.Duration{2 * time.Second, 5 * time.Second, 12 * time.Second} {
+		if writes < x.patience(time.Second) {
+			continue
+		}
+		if x.killChild(writes) {
+			return
+		}
+	}
+	x.unknown("kill-children", "the kill takes too long")
+}
+
+// killChild kills a command whose child writes after a time. It returns false if the
+// kill was not answered before that.
+func (x *exam) killChild(writes time.Duration) bool {
 	start := time.Now()
-	t, err := x.create(x.sh("(sleep 2;echo alive) & exec sleep 9"))
+	seconds := int(writes / time.Second)
+	t, err := x.create(x.sh(fmt.Sprintf("(sleep %d;echo alive) & exec sleep %d", seconds, seconds+7)))
 	if err != nil {
 		x.unknown("kill-children", "%v", err)
-		return
+		return true
 	}
 	defer t.release()
 	w := t.wait()
 	if !x.pause(300 * time.Millisecond) {
-		return
+		return true
 	}
 	t.kill(callBound)
 	w.within(callBound)
-	if left := 3*time.Second - time.Since(start); left > 0 && !x.pause(left) {
-		return
+	if time.Since(start) >= writes {
+		return false
+	}
+	if !x.pause(writes + time.Second - time.Since(start)) {
+		return true
 	}
 	o := t.outputWithin(callBound)
 	x.mu.Lock()
@@ -717,11 +737,13 @@ func (x *exam) killChildren() {
 	default:
 		x.pass("kill-children", "end, too", "")
 	}
+	return true
 }
 
 // killStubborn kills a command that ignores what can be ignored.
 func (x *exam) killStubborn() {
-	t, err := x.create(x.sh("trap '' TERM HUP INT;sleep 6"))
+	limit := x.patience(4 * time.Second).Truncate(time.Second)
+	t, err := x.create(x.sh(fmt.Sprintf("trap '' TERM HUP INT;sleep %d", limit/time.Second+2)))
 	if err != nil {
 		x.unknown("kill-stubborn", "%v", err)
 		return
@@ -736,10 +758,10 @@ func (x *exam) killStubborn() {
 		return
 	}
 	t.kill(callBound)
-	if _, _, ok := w.within(4 * time.Second); ok {
+	if _, _, ok := w.within(limit); ok {
 		x.pass("kill-stubborn", "ends", "")
 	} else {
-		x.deviates("kill-stubborn", "lives on", specKill, "the command was not reported to have ended within 4 s")
+		x.deviates("kill-stubborn", "lives on", specKill, "the command was not reported to have ended within %v", limit)
 	}
 }
 

@@ -374,6 +374,31 @@ func TestClientsThatHangOrLie(t *testing.T) {
 	}
 }
 
+// A client that is slow to kill does not deviate by that.
+func TestSlowClient(t *testing.T) {
+	for _, b := range emulate.Behaviours() {
+		wants := expected(b)
+		if wants["kill-children"].Value != "end, too" || wants["held-output"].Verdict != probe.Pass {
+			continue
+		}
+		for _, delay := range []time.Duration{1500 * time.Millisecond, 1900 * time.Millisecond, 2800 * time.Millisecond} {
+			t.Run(b.Name+", "+delay.String(), func(t *testing.T) {
+				run(t, func() *fakeconn.Options { return b.Client(nil) }, func(r *rig) {
+					r.c.Inject(fakeconn.Fault{Method: acp.ClientMethodTerminalKill, Delay: delay})
+					report := r.probe(r.Context())
+					for _, f := range report.Findings {
+						if got := (want{f.Verdict, f.Value}); f.Name == "kill-children" && got != wants[f.Name] {
+							r.Errorf("%s: got %s, want %s", f.Name, got, wants[f.Name])
+						}
+					}
+				})
+			})
+		}
+		return // one such client is enough
+	}
+	t.Error("no client ends children")
+}
+
 // A cancel ends the probe, whenever it comes and however slow the client is, and
 // leaves no terminal, also none whose create was under way.
 func TestCancel(t *testing.T) {
