@@ -902,8 +902,7 @@ func (r *resize) tell(p *process, pauses []time.Duration) {
 	if r.timer != nil {
 		r.timer.Stop()
 	}
-	var next func()
-	next = func() {
+	r.timer = time.AfterFunc(pauses[0], func() {
 		if isClosed(p.exited) {
 			return
 		}
@@ -913,8 +912,7 @@ func (r *resize) tell(p *process, pauses []time.Duration) {
 		if pauses = pauses[1:]; len(pauses) > 0 {
 			r.timer.Reset(pauses[0])
 		}
-	}
-	r.timer = time.AfterFunc(pauses[0], next)
+	})
 }
 
 // CanonicalLimit returns the limit of a Linux terminal that edits lines: whether
