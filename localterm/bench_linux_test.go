@@ -181,9 +181,10 @@ func BenchmarkIngest(b *testing.B) {
 
 // BenchmarkStart is from the start to the end of a command that does nothing.
 // Cancelable is with a context that may end, for which both sides need another
-// goroutine.
+// goroutine. Session gives the plain command a session of its own, too, which the
+// kernel takes its time for.
 func BenchmarkStart(b *testing.B) {
-	for _, kind := range []string{"tty", "pipe", "pipe/cancelable"} {
+	for _, kind := range []string{"tty", "pipe", "pipe/cancelable", "pipe/session"} {
 		b.Run(kind, func(b *testing.B) {
 			m := localterm.New(nil)
 			defer m.Close()
@@ -191,7 +192,7 @@ func BenchmarkStart(b *testing.B) {
 			if kind == "pipe/cancelable" {
 				ctx = b.Context()
 			}
-			ratio(b, 0, 0, func() { rawStart(b, ctx, kind == "tty") }, func() {
+			ratio(b, 0, 0, func() { rawStart(b, ctx, kind == "tty", kind == "pipe/session") }, func() {
 				t, err := m.Start(ctx, terminal.Command{Args: []string{"/bin/true"}, TTY: kind == "tty"})
 				if err != nil {
 					b.Fatal(err)
@@ -202,13 +203,14 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-func rawStart(b *testing.B, ctx context.Context, tty bool) {
+func rawStart(b *testing.B, ctx context.Context, tty, session bool) {
 	cmd := exec.Command("/bin/true")
 	if ctx.Done() != nil {
 		cmd = exec.CommandContext(ctx, "/bin/true")
 	}
 	if !tty {
 		var stdout, stderr bytes.Buffer
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: session}
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr
 		if err := cmd.Run(); err != nil {
 			b.Fatal(err)
