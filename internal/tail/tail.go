@@ -169,9 +169,6 @@ func (b *Buffer) Close() {
 		return
 	}
 	b.closed = true
-	if b.late != nil {
-		b.late.Stop()
-	}
 	b.awaken()
 }
 
@@ -321,9 +318,7 @@ func (b *Buffer) await(ctx context.Context, wait time.Duration, ready func() boo
 		wake := b.wake
 		b.mu.Unlock()
 		if over == nil {
-			timer := time.NewTimer(wait)
-			defer timer.Stop()
-			over = timer.C
+			over = time.After(wait)
 		}
 		select {
 		case <-wake:

@@ -125,6 +125,15 @@ func TestReserve(t *testing.T) {
 	}
 
 	b = tail.New(64 << 10)
+	asked = nil
+	b.Reserve = func(n int) int { asked = append(asked, n); return n }
+	b.Write(make([]byte, 5000))
+	b.Write(make([]byte, 8192-5000))
+	if len(asked) != 1 {
+		t.Errorf("asked for more than a ring that just holds all: %v", asked)
+	}
+
+	b = tail.New(64 << 10)
 	b.Reserve = func(int) int { return 0 }
 	b.Write([]byte("first"))
 	if got := b.Read(0, 64).Text; got != "first" {
@@ -273,8 +282,14 @@ func TestFlood(t *testing.T) {
 			t.Errorf("%d wakes for 100 large pieces in a millisecond", n)
 		}
 		time.Sleep(time.Second)
-		if n := flood(100, 10, 10*time.Microsecond); n != 100 {
-			t.Errorf("%d wakes for 100 small pieces", n)
+		if n := flood(100, 1<<10, 10*time.Microsecond); n > 10 {
+			t.Errorf("%d wakes for 100 pieces of 1 KiB in a millisecond", n)
+		}
+		time.Sleep(time.Second)
+		for size := 10; size < 1<<10; size += 1<<10 - 11 {
+			if n := flood(100, size, 10*time.Microsecond); n != 100 {
+				t.Errorf("%d wakes for 100 pieces of %d bytes", n, size)
+			}
 		}
 		if n := flood(100, 4<<10, 5*time.Millisecond); n != 100 {
 			t.Errorf("%d wakes for 100 large pieces with pauses", n)
@@ -292,6 +307,41 @@ func TestFlood(t *testing.T) {
 		}
 		b.Close()
 		wg.Wait()
+	})
+}
+
+// However fast the flood is, a reader is woken before it misses something: for a
+// quarter of what is kept.
+func TestFloodOfASmallBuffer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := tail.New(64 << 10)
+		defer b.Close()
+		pieces := func() (n int) { // of 4 KiB, until a reader is woken
+			_, cursor := b.Bounds()
+			woken := make(chan struct{})
+			go func() {
+				defer close(woken)
+				b.Await(t.Context(), cursor, forever)
+			}()
+			for synctest.Wait(); n < 16; n++ {
+				b.Write(make([]byte, 4<<10))
+				synctest.Wait()
+				select {
+				case <-woken:
+					return n + 1
+				default:
+				}
+			}
+			return n
+		}
+		if n := pieces(); n != 1 {
+			t.Errorf("woken for %d pieces after a pause, want 1", n)
+		}
+		for range 16 {
+			if n := pieces(); n != 4 {
+				t.Errorf("woken for %d pieces of 4 KiB, want 4", n)
+			}
+		}
 	})
 }
 
