@@ -184,6 +184,15 @@ func TestShrink(t *testing.T) {
 	if freed := tail.New(64 << 10).Shrink(0); freed != 0 {
 		t.Errorf("an empty one freed %d", freed)
 	}
+	b = tail.New(64 << 10)
+	b.Write(all[:5000])
+	before = b.Size()
+	if freed := b.Shrink(before); freed != 0 {
+		t.Errorf("a ring of that size freed %d", freed)
+	}
+	if b.Write(all[:before]); b.Size() <= before {
+		t.Errorf("a shrink that did nothing keeps it from growing: size %d", b.Size())
+	}
 
 	// Who uses the buffer is not waited for: there may be two that shrink each other.
 	b = tail.New(64 << 10)
@@ -450,8 +459,10 @@ func TestAllocations(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() { b.Write(p) }); n != 0 {
 		t.Errorf("a write into a full ring: %v allocations, want none", n)
 	}
-	if n := testing.AllocsPerRun(100, func() { b.Read(0, 64<<10) }); n != 1 {
-		t.Errorf("a read: %v allocations, want the text only", n)
+	for _, size := range []int{64 << 10, 1 << 20} { // of one part of the ring, and of both
+		if n := testing.AllocsPerRun(100, func() { b.Read(0, size) }); n != 1 {
+			t.Errorf("a read of %d: %v allocations, want the text only", size, n)
+		}
 	}
 }
 
