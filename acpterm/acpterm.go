@@ -192,6 +192,7 @@ func (o Options) withDefaults() Options {
 		o.NewID = func() string { return "t" + strconv.FormatInt(n.Add(1), 10) }
 	}
 	o.Logger = logqueue.New(o.Logger)
+	o.Host = guardedHost{o.Host, o.Logger}
 	return o
 }
 

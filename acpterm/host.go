@@ -3,9 +3,11 @@ package acpterm
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
+	"github.com/termbridge/termbridge/internal/caught"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -38,6 +40,33 @@ type noHost struct{}
 func (noHost) Env(string) (name, value string)                     { return "", "" }
 func (noHost) Find(string) []terminal.Proc                         { return nil }
 func (noHost) End(string, time.Time) (found, left []terminal.Proc) { return nil, nil }
+
+// A guardedHost is a Host whose panics are logged: then it finds nothing.
+type guardedHost struct {
+	Host
+	log *slog.Logger
+}
+
+func (h guardedHost) guard(f func()) {
+	if failure := caught.Call(f); failure != nil {
+		h.log.Error("acpterm: the Host panicked", "panic", failure.Value, "stack", failure.Stack)
+	}
+}
+
+func (h guardedHost) Env(tag string) (name, value string) {
+	h.guard(func() { name, value = h.Host.Env(tag) })
+	return name, value
+}
+
+func (h guardedHost) Find(tag string) (found []terminal.Proc) {
+	h.guard(func() { found = h.Host.Find(tag) })
+	return found
+}
+
+func (h guardedHost) End(tag string, deadline time.Time) (found, left []terminal.Proc) {
+	h.guard(func() { found, left = h.Host.End(tag, deadline) })
+	return found, left
+}
 
 // nextTag returns the tag of the next command, or "" if its processes need not, or
 // cannot, be found.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/coder/acp-go-sdk"
 
+	"github.com/termbridge/termbridge/internal/caught"
 	"github.com/termbridge/termbridge/internal/shelf"
 	"github.com/termbridge/termbridge/internal/tail"
 	"github.com/termbridge/termbridge/terminal"
@@ -103,6 +104,28 @@ type Hooks struct {
 	Settled func()
 }
 
+// guarded returns hooks whose panics are logged, and cost nothing else.
+func (m *Manager) guarded(h Hooks) Hooks {
+	guard := func(name string, f func()) {
+		if failure := caught.Call(f); failure != nil {
+			m.options.Logger.Error("acpterm: a hook panicked", "hook", name, "panic", failure.Value, "stack", failure.Stack)
+		}
+	}
+	if f := h.Sent; f != nil {
+		h.Sent = func() { guard("Sent", f) }
+	}
+	if f := h.Created; f != nil {
+		h.Created = func(ctx context.Context, t terminal.Terminal) { guard("Created", func() { f(ctx, t) }) }
+	}
+	if f := h.Releasing; f != nil {
+		h.Releasing = func(ctx context.Context) { guard("Releasing", func() { f(ctx) }) }
+	}
+	if f := h.Settled; f != nil {
+		h.Settled = func() { guard("Settled", f) }
+	}
+	return h
+}
+
 // StartWith is Start with hooks.
 func (m *Manager) StartWith(ctx context.Context, cmd terminal.Command, hooks Hooks) (terminal.Terminal, error) {
 	t, err := m.start(ctx, m.peer, cmd, hooks)
@@ -118,9 +141,14 @@ func (m *Manager) start(ctx context.Context, p peer, cmd terminal.Command, hooks
 		return nil, p.failure(ctx, acp.ClientMethodTerminalCreate, errStopWaiting)
 	}
 	cmd = cmd.Clone()
-	if m.options.IDEnv != "" {
-		cmd = cmd.WithEnv(m.options.IDEnv, m.options.NewID())
+	id, err := caught.Value(m.options.NewID) // now: if it panics nothing is lost
+	if err != nil {
+		return nil, fmt.Errorf("acpterm: Options.NewID %w", err)
 	}
+	if m.options.IDEnv != "" {
+		cmd = cmd.WithEnv(m.options.IDEnv, id)
+	}
+	hooks = m.guarded(hooks)
 	tag := m.nextTag()
 	req, err := m.request(p, cmd, tag)
 	if err != nil {
@@ -134,7 +162,7 @@ func (m *Manager) start(ctx context.Context, p peer, cmd terminal.Command, hooks
 		m.unreserve()
 		return nil, err
 	}
-	t := m.adopt(p, cmd, r, *req.OutputByteLimit, tag)
+	t := m.adopt(p, id, cmd, r, *req.OutputByteLimit, tag)
 	m.show(ctx, t, hooks.Created)
 	return t, nil
 }
@@ -267,11 +295,7 @@ func (m *Manager) answered(c *creation, resp acp.CreateTerminalResponse, err err
 		if c.tag != "" {
 			m.sweep(c.tag, terminal.StopGrace)
 		}
-		if p.lost() { // maybe before the kill could be sent
-			p.abandon(r, false)
-		} else {
-			m.release(p, r, m.expired)
-		}
+		m.release(p, r, false, m.expired) // maybe the kill could not be sent
 	} else if r == nil && c.hooks.Settled != nil {
 		c.hooks.Settled()
 	}
@@ -302,17 +326,9 @@ func (m *Manager) track(c *creation, id string) (*release, error) {
 	return r, nil
 }
 
-// idOf returns the id of a command that has started.
-func (m *Manager) idOf(cmd terminal.Command) string {
-	if m.options.IDEnv != "" {
-		return cmd.Env[m.options.IDEnv]
-	}
-	return m.options.NewID()
-}
-
 // adopt makes a terminal of what the client created and starts watching it. If
 // the Manager was closed meanwhile the terminal is stopped at once.
-func (m *Manager) adopt(p peer, cmd terminal.Command, r *release, asked int, tag string) *term {
+func (m *Manager) adopt(p peer, id string, cmd terminal.Command, r *release, asked int, tag string) *term {
 	t := &term{
 		manager:   m,
 		release:   r,
@@ -327,7 +343,7 @@ func (m *Manager) adopt(p peer, cmd terminal.Command, r *release, asked int, tag
 		over:      make(chan struct{}),
 		peer:      p,
 		info: terminal.Info{
-			ID:          m.idOf(cmd),
+			ID:          id,
 			Environment: Environment,
 			Command:     cmd,
 			Dir:         cmp.Or(cmd.Dir, m.options.Dir),

@@ -1640,3 +1640,195 @@ func TestCreateIsBoundedByTheProfile(t *testing.T) {
 		})
 	}
 }
+
+// A panicHost is a Host that panics.
+type panicHost struct{ method string }
+
+func (h panicHost) Env(string) (name, value string) {
+	if h.method == "Env" {
+		panic("Env")
+	}
+	return "TAG", "x"
+}
+
+func (h panicHost) Find(string) []terminal.Proc {
+	if h.method == "Find" {
+		panic("Find")
+	}
+	return nil
+}
+
+func (h panicHost) End(string, time.Time) (found, left []terminal.Proc) {
+	if h.method == "End" {
+		panic("End")
+	}
+	return nil, nil
+}
+
+// Whatever of the caller's panics, a command runs once and is released once, its slot
+// comes back, and Close has nothing to report.
+func TestCallbacksThatPanic(t *testing.T) {
+	for _, name := range []string{"NewID", "Sent", "Created", "Releasing", "Settled", "Env", "Find", "End"} {
+		t.Run(name, func(t *testing.T) {
+			boom := func(which string) {
+				if which == name {
+					panic(which)
+				}
+			}
+			ids := 0
+			o := &acpterm.Options{MaxTerminals: 1, Host: panicHost{name}, NewID: func() string {
+				ids++
+				boom("NewID")
+				return strconv.Itoa(ids)
+			}}
+			run(t, o, func(f *fixture) {
+				hooks := acpterm.Hooks{
+					Sent:      func() { boom("Sent") },
+					Created:   func(context.Context, terminal.Terminal) { boom("Created") },
+					Releasing: func(context.Context) { boom("Releasing") },
+					Settled:   func() { boom("Settled") },
+				}
+				for range 3 {
+					term, err := f.m.StartWith(f.Context(), terminal.Command{Line: "hold x"}, hooks)
+					if name == "NewID" {
+						if term != nil || err == nil || !strings.Contains(err.Error(), "panicked: NewID") {
+							f.Fatalf("got %v, %v", term, err)
+						}
+						continue
+					}
+					if err != nil {
+						f.Fatal(err)
+					}
+					time.Sleep(time.Minute)
+					if info, err := term.Stop(f.Context()); err != nil || info.Outcome != terminal.Stopped {
+						f.Errorf("Stop: %v, %v", info, err)
+					}
+				}
+				want := 3
+				if name == "NewID" {
+					want = 0
+				}
+				time.Sleep(time.Minute)
+				f.count(create, want)
+				f.count(release, want)
+			})
+		})
+	}
+}
+
+// A request that the client never answers keeps no release back.
+func TestNoRequestKeepsTheReleaseBack(t *testing.T) {
+	for _, method := range []string{wait, output, kill} {
+		t.Run(method, func(t *testing.T) {
+			run(t, nil, func(f *fixture) {
+				f.c.Inject(fakeconn.Fault{Method: method, Drop: true})
+				term := f.start("hold x")
+				time.Sleep(time.Second)
+				if _, err := term.Stop(f.Context()); err != nil {
+					f.Error(err)
+				}
+				time.Sleep(terminal.SettleTimeout)
+				f.count(release, 1)
+			})
+		})
+	}
+	t.Run("a terminal that came too late", func(t *testing.T) {
+		run(t, nil, func(f *fixture) {
+			f.c.Inject(fakeconn.Fault{Method: create, Reply: true, Delay: time.Second})
+			f.c.Inject(fakeconn.Fault{Method: kill, Drop: true})
+			ctx, cancel := context.WithTimeout(f.Context(), time.Millisecond)
+			defer cancel()
+			if _, err := f.m.Start(ctx, terminal.Command{Line: "hold x"}); err == nil {
+				f.Error("it has started")
+			}
+			time.Sleep(terminal.SettleTimeout)
+			f.count(kill, 1)
+			f.count(release, 1)
+		})
+	})
+}
+
+// With the connection a release ends that was not answered, and so does each request
+// of its terminal, also on a connection whose calls heed only their ctx, or nothing.
+func TestTheEndOfTheConnectionSettles(t *testing.T) {
+	for _, when := range []string{"running", "stopping", "releasing", "late"} {
+		t.Run(when, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := &hanging{closing: closing{done: make(chan struct{})}, free: make(chan struct{})}
+				m := acpterm.New(c, "s", &acpterm.Options{Dir: "/work"})
+				settled := 0
+				hooks := acpterm.Hooks{Settled: func() { settled++ }}
+				ctx, cancel := context.WithCancel(t.Context())
+				if when == "late" {
+					c.slow = time.Second
+					time.AfterFunc(time.Millisecond, cancel)
+				}
+				term, err := m.StartWith(ctx, terminal.Command{Line: "true"}, hooks)
+				cancel()
+				if (err != nil) != (when == "late") {
+					t.Fatal(err)
+				}
+				var stopped sync.WaitGroup
+				if when == "stopping" || when == "releasing" {
+					stopped.Go(func() { _, _ = term.Stop(t.Context()) })
+				}
+				if when == "releasing" {
+					time.Sleep(terminal.KillTimeout + terminal.ReleaseTimeout/2)
+				} else {
+					time.Sleep(time.Second + terminal.KillTimeout/2)
+				}
+				close(c.done)
+				time.Sleep(time.Second)
+				if settled != 1 {
+					t.Errorf("Settled was called %d times, want 1", settled)
+				}
+				if n := c.heeding.Load(); n != 0 {
+					t.Errorf("%d requests have a ctx that has not ended", n)
+				}
+				if err := m.Close(); err != nil {
+					t.Error(err)
+				}
+				stopped.Wait()
+				close(c.free)
+			})
+		})
+	}
+}
+
+// A hanging connection answers no request but create before its ctx ends, and a
+// release not at all.
+type hanging struct {
+	closing
+	slow    time.Duration // of create
+	free    chan struct{} // closed by the test at its end
+	heeding atomic.Int64  // requests that wait for their ctx
+}
+
+func (c *hanging) hang(ctx context.Context) error {
+	c.heeding.Add(1)
+	defer c.heeding.Add(-1)
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (c *hanging) CreateTerminal(context.Context, acp.CreateTerminalRequest) (acp.CreateTerminalResponse, error) {
+	time.Sleep(c.slow)
+	return acp.CreateTerminalResponse{TerminalId: "x"}, nil
+}
+
+func (c *hanging) WaitForTerminalExit(ctx context.Context, _ acp.WaitForTerminalExitRequest) (r acp.WaitForTerminalExitResponse, err error) {
+	return r, c.hang(ctx)
+}
+
+func (c *hanging) TerminalOutput(ctx context.Context, _ acp.TerminalOutputRequest) (r acp.TerminalOutputResponse, err error) {
+	return r, c.hang(ctx)
+}
+
+func (c *hanging) KillTerminal(ctx context.Context, _ acp.KillTerminalRequest) (r acp.KillTerminalResponse, err error) {
+	return r, c.hang(ctx)
+}
+
+func (c *hanging) ReleaseTerminal(context.Context, acp.ReleaseTerminalRequest) (r acp.ReleaseTerminalResponse, err error) {
+	<-c.free
+	return r, nil
+}

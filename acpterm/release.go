@@ -118,10 +118,12 @@ func (r *release) remove() bool {
 }
 
 // release tells the client to release a terminal, and waits for the answer until
-// its bound or giveUp. An answer of any kind will do, also one that comes later.
-func (m *Manager) release(p peer, r *release, giveUp <-chan struct{}) {
+// its bound or giveUp. An answer of any kind will do, also one that comes later. After
+// the end of the connection the terminal is abandoned; ended reports whether its
+// command has ended.
+func (m *Manager) release(p peer, r *release, ended bool, giveUp <-chan struct{}) {
 	if p.lost() {
-		p.abandon(r, true)
+		p.abandon(r, ended)
 		return
 	}
 	if _, sent := r.of(); sent.IsZero() && r.hooks.Releasing != nil {
@@ -158,7 +160,7 @@ func (m *Manager) releaseAgain(p peer, r *release) {
 	if sent.IsZero() || p.released(r, time.Until(sent.Add(terminal.ReleaseTimeout+inTransit)), nil) {
 		return
 	}
-	m.release(p, r, nil)
+	m.release(p, r, true, nil)
 }
 
 // released waits within limit until a release is answered, and reports whether it

@@ -449,11 +449,8 @@ func (w *watch) letGo() {
 	case <-p.gone:
 	case <-m.expired:
 	}
-	switch {
-	case p.lost():
-		p.abandon(w.term.release, w.ev.exit.Known())
-	case closed(w.shown):
-		m.release(p, w.term.release, m.expired)
+	if p.lost() || closed(w.shown) {
+		m.release(p, w.term.release, w.ev.exit.Known(), m.expired)
 	}
 	m.over(w.term)
 }

@@ -280,6 +280,23 @@ func TestNotificationsThatNobodyTakes(t *testing.T) {
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
+		// One that the agent has no method for is dropped here: it is no matter of the SDK's.
+		var lines []string
+		for method, params := range known {
+			line := fmt.Sprintf(`{"jsonrpc":"2.0","method":%q,"params":%s}`, method, params)
+			lines = append(lines, line, line)
+		}
+		var log strings.Builder // written by one goroutine, that of the log
+		conn := acpwire.Connect(&agent{}, strings.NewReader(strings.Join(lines, "\n")), io.Discard, &acpwire.Options{Logger: logger(&log)})
+		<-conn.Done()
+		synctest.Wait()
+		for method := range known {
+			if n := strings.Count(log.String(), "was dropped\" method="+method); n != 1 {
+				t.Errorf("that %s was dropped is logged %d times, want once:\n%s", method, n, log.String())
+			}
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
 		a := &curious{agent: &agent{}, got: map[string]bool{}}
 		var lines []string
 		for method, params := range known {

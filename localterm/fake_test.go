@@ -468,3 +468,74 @@ func TestLikelyEvidenceNeedsQuiet(t *testing.T) {
 		}
 	})
 }
+
+// A panicking executor panics in one of its functions.
+type panicking struct {
+	*fake
+	where string
+}
+
+func (p *panicking) Command(ctx context.Context, spec execenv.Spec) execenv.Process {
+	if p.where == "Command" {
+		panic("Command")
+	}
+	return &panickingProcess{p.fake.Command(ctx, spec).(*fakeProcess), p.where}
+}
+
+type panickingProcess struct {
+	*fakeProcess
+	where string
+}
+
+func (p *panickingProcess) Start() error {
+	if p.where == "Start" {
+		panic("Start")
+	}
+	return p.fakeProcess.Start()
+}
+
+func TestCallbacksThatPanic(t *testing.T) {
+	// Whatever of the caller's panics in a start, it is that start's error, and its
+	// slot comes back.
+	for _, where := range []string{"NewID", "Command", "Start"} {
+		for _, bound := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, with a ctx that may end: %v", where, bound), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					e := &panicking{new(fake), where}
+					ids := 0
+					m := localterm.New(&localterm.Options{
+						Executors: map[string]execenv.Executor{"fake": e}, MaxTerminals: 1,
+						NewID: func() string {
+							if e.where == "NewID" {
+								panic("NewID")
+							}
+							ids++
+							return fmt.Sprint("id", ids)
+						},
+					})
+					ctx := context.Background()
+					if bound {
+						ctx = t.Context()
+					}
+					for range 3 {
+						term, err := m.Start(ctx, terminal.Command{Line: "x"})
+						if term != nil || err == nil || !strings.Contains(err.Error(), "panicked: "+where) {
+							t.Fatalf("got %v, %v", term, err)
+						}
+					}
+					e.where = ""
+					term, err := m.Start(ctx, terminal.Command{Line: "x"})
+					if err != nil {
+						t.Fatal(err)
+					}
+					if id := term.Info().ID; !strings.HasPrefix(id, "id") {
+						t.Errorf("its id is %q", id)
+					}
+					if err := m.Close(); err != nil {
+						t.Error(err)
+					}
+				})
+			})
+		}
+	}
+}

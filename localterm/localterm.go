@@ -60,6 +60,7 @@ import (
 	"time"
 
 	"github.com/termbridge/termbridge/execenv"
+	"github.com/termbridge/termbridge/internal/caught"
 	"github.com/termbridge/termbridge/internal/logqueue"
 	"github.com/termbridge/termbridge/internal/shelf"
 	"github.com/termbridge/termbridge/terminal"
@@ -214,10 +215,18 @@ func New(opts *Options) *Manager {
 // failed start is the [*execenv.StartError] of the executor.
 func (m *Manager) Start(ctx context.Context, cmd terminal.Command) (terminal.Terminal, error) {
 	cmd = cmd.Clone()
-	if m.opts.IDEnv != "" {
-		cmd = cmd.WithEnv(m.opts.IDEnv, m.newID())
+	id, err := "", error(nil)
+	if m.opts.NewID != nil {
+		if id, err = caught.Value(m.opts.NewID); err != nil {
+			return nil, fmt.Errorf("localterm: Options.NewID %w", err)
+		}
+	} else if m.opts.IDEnv != "" {
+		id = m.nextID()
 	}
-	t, err := m.start(ctx, cmd)
+	if m.opts.IDEnv != "" {
+		cmd = cmd.WithEnv(m.opts.IDEnv, id)
+	}
+	t, err := m.start(ctx, cmd, id)
 	if err != nil {
 		// The executor's error repeats the program; the command says more.
 		return nil, fmt.Errorf("localterm: start %.200q: %w", cmd.String(), err)
@@ -225,15 +234,19 @@ func (m *Manager) Start(ctx context.Context, cmd terminal.Command) (terminal.Ter
 	return t, nil
 }
 
-func (m *Manager) start(ctx context.Context, cmd terminal.Command) (*term, error) {
+// start starts cmd; id is "" if it gets one only when it runs.
+func (m *Manager) start(ctx context.Context, cmd terminal.Command, id string) (*term, error) {
 	spec, err := m.spec(cmd)
 	if err != nil {
 		return nil, err
 	}
-	t, err := m.newTerm(cmd, spec)
-	if err != nil {
+	var t *term
+	if failure := caught.Call(func() { t, err = m.newTerm(cmd, spec) }); failure != nil {
+		return nil, m.panicked(failure)
+	} else if err != nil {
 		return nil, err
 	}
+	t.info.ID = id
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -291,10 +304,14 @@ func (m *Manager) join(f func()) bool {
 // launch starts the process of t, and sees to its end.
 func (m *Manager) launch(t *term) error {
 	m.begin(t)
-	err := t.start()
-	if err == nil {
-		t.info.ID = m.idOf(t.info.Command)
-	} else if errors.Is(err, syscall.E2BIG) { // all words together
+	var err error
+	if failure := caught.Call(func() { err = t.start() }); failure != nil {
+		err = m.panicked(failure)
+	}
+	switch {
+	case err == nil && t.info.ID == "":
+		t.info.ID = m.nextID()
+	case errors.Is(err, syscall.E2BIG): // all words together
 		err = fmt.Errorf("%w: %w", terminal.ErrTooLarge, err)
 	}
 	m.mu.Lock()
@@ -321,6 +338,12 @@ func (m *Manager) launch(t *term) error {
 	return err
 }
 
+// panicked returns the error of a start whose executor panicked.
+func (m *Manager) panicked(failure *caught.Panic) error {
+	m.opts.Logger.Error("the executor panicked", "panic", failure.Value, "stack", failure.Stack)
+	return fmt.Errorf("the executor %w", failure)
+}
+
 // begin notes a start that Close, or the end of its caller's context, interrupts:
 // that of an [execenv.Local] is over before anybody could.
 func (m *Manager) begin(t *term) {
@@ -337,20 +360,8 @@ func (m *Manager) begin(t *term) {
 	}
 }
 
-func (m *Manager) newID() string {
-	if m.opts.NewID != nil {
-		return m.opts.NewID()
-	}
-	return "t" + strconv.FormatInt(m.ids.Add(1), 10)
-}
-
-// idOf returns the id of a command that has started.
-func (m *Manager) idOf(cmd terminal.Command) string {
-	if m.opts.IDEnv != "" {
-		return cmd.Env[m.opts.IDEnv]
-	}
-	return m.newID()
-}
+// nextID returns an id of the Manager's own.
+func (m *Manager) nextID() string { return "t" + strconv.FormatInt(m.ids.Add(1), 10) }
 
 // abandon stops t as soon as it has started, and reports whether it is not too
 // late for that: else t has started, and is kept.

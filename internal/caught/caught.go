@@ -25,3 +25,11 @@ func Call(f func()) (failure *Panic) {
 	f()
 	return nil
 }
+
+// Value returns what f returns, or its panic.
+func Value[T any](f func() T) (v T, err error) {
+	if failure := Call(func() { v = f() }); failure != nil {
+		return v, failure
+	}
+	return v, nil
+}

@@ -43,6 +43,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/termbridge/termbridge/internal/caught"
 	"github.com/termbridge/termbridge/internal/shelf"
 	"github.com/termbridge/termbridge/terminal"
 )
@@ -185,6 +186,12 @@ func (m *Manager) start(ctx context.Context, cmd terminal.Command) (*term, error
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
+	id, err := "", error(nil)
+	if m.opts.NewID != nil {
+		if id, err = caught.Value(m.opts.NewID); err != nil {
+			return nil, err
+		}
+	}
 	if err := m.reserve(ctx); err != nil {
 		return nil, err
 	}
@@ -203,10 +210,7 @@ func (m *Manager) start(ctx context.Context, cmd terminal.Command) (*term, error
 		m.mu.Unlock()
 		return nil, err
 	}
-	id := ""
-	if m.opts.NewID != nil {
-		id = m.opts.NewID()
-	} else {
+	if id == "" {
 		m.ids++
 		id = "mem-" + strconv.Itoa(m.ids)
 	}
