@@ -27,6 +27,7 @@ func TestSecrets(t *testing.T) {
 		"BLOB_SAS=s", "BLOB_SAS_URL=s", "SECRET=s", "CLIENT_SECRET=s", "DB_PASS=s", "DB_PASSWORD=123456", "mysql_pwd=s", "SSHPASS=s",
 		"KEY_PASSPHRASE=s", "GOOGLE_CREDENTIALS={}", "OPENAI_API_KEY=s", "APIKEY=s", "AWS_SECRET_ACCESS_KEY=/Abc+d/ef", "GH_TOKEN=s",
 		"TOKEN=s", "TOKENS=s", "NPM_TOKEN_RO=s", "REGISTRY_AUTH=s", "GITHUB_PAT=s", "SENTRY_DSN=s", "SESSION_COOKIE=s", "BEARER=s",
+		"CRED=s", "CREDS=s", "GCP_CRED=s", "GCP_CREDS=s", "SMTP_PW=s", "LDAP_BINDPW=s", "COOKIE=s", "COOKIES=s", "MY_TOTP_SEED=s",
 		// By value.
 		"DATABASE_URL=postgres://app:s3cret@db/app", "REDIS_URL=redis://:s3cret@cache:6379", "PIP_INDEX_URL=https://me:s3cret@pypi.example/simple",
 		"A=amqp://a,amqp://u:p@b", "A=https://" + strings.Repeat("ab12", 8) + "@o1.ingest.example/1", "A=mongodb+srv://u:p%40@c/db",
@@ -39,6 +40,11 @@ func TestSecrets(t *testing.T) {
 		"A=sk-ant-api03-" + x(93), "A=sk-proj-" + x(60), "A=sk-" + x(48), "A=sk_live_" + x(24), "A=xoxb-123456789012-" + x(24),
 		"A=hf_" + strings.Repeat("aB", 17), "A=npm_" + x(36), "A=pypi-AgEIcHlwaS5vcmc" + x(60), "A=dckr_pat_" + x(27), "A=dop_v1_" + strings.Repeat("0a", 32),
 		"A=hvs." + x(95), "A=SG." + x(22) + "." + x(43), "A=glsa_" + x(32) + "_0a0a0a0a", "A=tskey-auth-" + x(20), "A=123456789:A" + x(34),
+		"A=ATATT3xFfGF0" + x(40), "A=HRKU-AA" + x(58), "A=dp.pt." + x(43), "A=dp.st.dev." + x(40), "A=xai-" + x(80), "A=gsk_" + x(52),
+		"A=SK" + strings.Repeat("0a", 16), "A=key-" + strings.Repeat("0a", 16), "A=pscale_pw_" + x(43), "A=pscale_tkn_" + x(43),
+		"A=" + x(14) + ".atlasv1." + x(67), "A=AKCp" + x(69), "A=NRAK-" + strings.ToUpper(x(27)), "A=PMAK-" + strings.Repeat("0a", 12) + "-" + strings.Repeat("0a", 17),
+		"A=sgp_" + strings.Repeat("0a", 20), "A=ntn_12345678901" + x(35), "A=sha256~" + x(43), "A=fo1_" + x(43),
+		"A=machine h login u password p", "A=machine h\n  password p", "A=users:\n- user:\n    client-key-data: LS0t",
 		"A=https://hooks.slack.com/services/T0/B0/" + x(24), "A=https://discord.com/api/webhooks/1/" + x(40),
 	}
 	stays := []string{
@@ -53,6 +59,8 @@ func TestSecrets(t *testing.T) {
 		"URL=http://[::1]:8080/a?b=c", "URL=http://host:80/me@x", "TIMES=10:20@30", "LS_COLORS=rs=0:di=01;34", "PS1=\\u@\\h:\\w\\$ ",
 		"FZF_DEFAULT_OPTS=--bind=ctrl-k:up --color=fg:7", "LESS=-R", "COMPASS=north", "BASH_FUNC_f%%=() {  curl -u u:p http://u:p@h\n}",
 		"ANDROID_HOME=/opt/android", "JAVA_TOOL_OPTIONS=-Dfile.encoding=UTF-8", "PATH=/bin", "HOME=/home/u", "LANG=C.UTF-8",
+		"CREDIT=1", "SCRED=1", "PWM=1", "SPW=1", "COOKIEJAR=1", "ERLANG_OTP=27", "LED_PIN=13", "IMAGE=app@sha256:" + strings.Repeat("0a", 32),
+		"A=SKIP", "A=SK" + strings.Repeat("0a", 15), "A=key-" + strings.Repeat("0a", 15), "A=dp.pt.short", "A=machine learning password", "A=sdk-1.2.3",
 		"SHA=0123456789abcdef0123456789abcdef01234567", "UUID=123e4567-e89b-12d3-a456-426614174000",
 	}
 	check := func(kv string, env execenv.Env, want bool) {

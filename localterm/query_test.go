@@ -1,6 +1,7 @@
 package localterm_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -27,14 +28,15 @@ func TestQueries(t *testing.T) {
 			t.Parallel()
 			m := newManager(t, nil)
 			var terms []terminal.Terminal
+			count := strconv.Itoa(len(want)) // that it waits for, however late they are; and then for more
 			for _, print := range []string{
 				`printf "$0"`,
 				// In pieces, as they may be read: cut behind each byte.
 				`printf "$0" | while IFS= read -rN1 c; do printf %s "$c"; sleep 0.02; done`,
 			} {
 				terms = append(terms, start(t, m, terminal.Command{
-					Args: []string{"bash", "-c", `stty raw -echo min 1; ` + print + `; printf '|'; sleep 0.2
-						stty min 0 time 2; cat -v; printf '|'`, question},
+					Args: []string{"bash", "-c", `stty raw -echo min 1; ` + print + `; printf '|'
+						dd bs=1 count=` + count + ` 2>/dev/null | cat -v; sleep 0.2; stty min 0 time 2; cat -v; printf '|'`, question},
 					TTY: true, Stdin: true,
 				}))
 			}
