@@ -53,7 +53,7 @@ func outside(imported string) bool {
 
 var (
 	acp = under("github.com/coder/acp-go-sdk")
-	// above are the floors over the managers.
+	// above are the packages over the managers.
 	above = local("bridge", "fakeconn", "acphost", "cmd")
 )
 

@@ -331,7 +331,7 @@ func TestACreateUnderWayAtAClose(t *testing.T) {
 }
 
 // What has ended and was released is not kept.
-func TestAReleasedTerminalIsLetGo(t *testing.T) {
+func TestAReleasedTerminalIsDropped(t *testing.T) {
 	var made []weak.Pointer[scripted]
 	over := make(chan struct{})
 	close(over)

@@ -205,7 +205,7 @@ func (h *Host) WaitForTerminalExit(ctx context.Context, req acp.WaitForTerminalE
 
 // KillTerminal is terminal/kill: it ends the command and keeps the terminal.
 // It answers when the command has ended, or after a second: a command that
-// ignores the polite signal ends later.
+// ignores SIGTERM ends later.
 func (h *Host) KillTerminal(_ context.Context, req acp.KillTerminalRequest) (acp.KillTerminalResponse, error) {
 	x, err := h.find(req.SessionId, req.TerminalId)
 	if err == nil {

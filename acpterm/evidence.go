@@ -103,15 +103,15 @@ func (e *evidence) forgotten() bool { return e.waitErr != nil && e.failures > 1 
 type ending int
 
 const (
-	watching     ending = iota // it still is
-	byItself                   // it has ended, and it is known how
-	byTimeout                  // its time is up
-	byStop                     // Stop, or Close
-	inSilence                  // it is said to have ended, and nobody says how
-	unwatched                  // nothing would tell its end
-	byOblivion                 // the client does not know the terminal any more
-	byImpatience               // Close waits no longer
-	byLoss                     // the connection has ended
+	watching   ending = iota // it still is
+	byItself                 // it has ended, and it is known how
+	byTimeout                // its time is up
+	byStop                   // Stop, or Close
+	inSilence                // it is said to have ended, and nobody says how
+	unwatched                // nothing would tell its end
+	byOblivion               // the client does not know the terminal any more
+	byDeadline               // Close or Stop waits no longer
+	byLoss                   // the connection has ended
 )
 
 // errNotSaid is why the end is not known of a command that the client has killed,
@@ -132,7 +132,7 @@ func (e *evidence) verdict(why ending, silent bool) (terminal.Outcome, terminal.
 		return terminal.Unknown, terminal.Exit{}, errors.Join(how, e.outErr)
 	case byTimeout:
 		return terminal.TimedOut, e.exit, errors.Join(e.notEnded(), survivors(e.found, e.left), e.outErr)
-	case byStop, byImpatience:
+	case byStop, byDeadline:
 		return terminal.Stopped, e.exit, errors.Join(e.notEnded(), survivors(e.found, e.left), e.outErr)
 	case unwatched:
 		return terminal.Failed, e.exit, errors.Join(e.waitErr, e.outErr, e.killErr)

@@ -128,12 +128,12 @@ func TestAnAnswerCountsBeforeABound(t *testing.T) {
 		}
 
 		w = watched()
-		w.doubt, w.waiting = past, 1
+		w.unconfirmed, w.waiting = past, 1
 		w.ev.early = true
 		w.waits <- reply[acp.WaitForTerminalExitResponse]{value: acp.WaitForTerminalExitResponse{ExitCode: new(0)}}
 		w.until(time.Time{}, func() bool { return w.why() != watching })
 		if w.why() != byItself {
-			t.Fatalf("a command that had ended when patience was: %v", w.why())
+			t.Fatalf("a command that had ended within its grace period: %v", w.why())
 		}
 
 		w = watched()
@@ -175,7 +175,7 @@ func TestAnAnswerCountsBeforeABound(t *testing.T) {
 
 // A Manager keeps nothing of commands whose releases were answered late, and a State
 // nothing of a session that was cleaned up.
-func TestWhatIsOverIsLetGo(t *testing.T) {
+func TestWhatIsOverIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &lateClient{}
 		m := newManager(newPeer(c, "s", new(Client)), Options{Dir: "/"})

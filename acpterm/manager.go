@@ -38,7 +38,7 @@ type Manager struct {
 
 	starts   sync.WaitGroup // added to while closed is not set
 	closing  chan struct{}  // closed when closed is set
-	expired  chan struct{}  // closed when Close waits no longer
+	expired  chan struct{}  // closed when Close or Stop waits no longer
 	gone     chan struct{}  // closed by the first Close, last: closeErr is set
 	closeErr error          // valid once gone is closed
 }

@@ -570,7 +570,7 @@ func TestStop(t *testing.T) {
 		exit   terminal.Exit
 		err    bool
 	}{
-		{"a polite command", "hold here", nil, terminal.Exit{Signal: "SIGTERM"}, false},
+		{"a command that SIGTERM ends", "hold here", nil, terminal.Exit{Signal: "SIGTERM"}, false},
 		{"a stubborn command", "ignore-term here", nil, terminal.Exit{Signal: "SIGKILL"}, false},
 		{"kill hangs", "hold here", []fakeconn.Fault{{Method: kill, Drop: true}}, terminal.Exit{}, true},
 		{"kill is refused", "hold here", []fakeconn.Fault{{Method: kill, Error: refuse}}, terminal.Exit{}, true},
@@ -902,7 +902,7 @@ func TestManyThatNobodyReads(t *testing.T) {
 
 func TestAStopWhileTheLastOutputIsRead(t *testing.T) {
 	// The client does not answer, and whoever stops a command that has ended has
-	// no more patience than with one that runs.
+	// no longer grace period than for one that runs.
 	run(t, nil, func(f *fixture) {
 		term := f.start("parts text 10s ''")
 		f.c.Inject(fakeconn.Fault{Method: output, Drop: true})

@@ -14,13 +14,13 @@ const (
 	// clients report the exit before they have read the last output.
 	confirmAfter = 50 * time.Millisecond
 
-	// patience is how long a command is watched of which the client says that
-	// it has ended, and not how.
-	patience = terminal.SettleTimeout
+	// unconfirmedGrace is how long a command is watched if the client reports that
+	// it has ended and does not report how.
+	unconfirmedGrace = terminal.SettleTimeout
 
-	// longPatience is how long it may be quiet if it has written since, or just
+	// unconfirmedLong is how long it may be quiet if it has written since, or just
 	// before: then what was said of its end came too early, or does not come.
-	longPatience = terminal.PollIdle
+	unconfirmedLong = terminal.PollIdle
 
 	// maxWaits bounds the terminal/wait_for_exit of one terminal, and retryMin
 	// and retryMax the time between one that failed and the next.
@@ -60,8 +60,8 @@ type watch struct {
 	*term
 	ev    evidence
 	phase phase
-	told  ending // by its timeout, by Stop, or by an end of patience
-	cut   ending // byLoss or byImpatience: nothing more can be learned
+	told  ending // by its timeout, by Stop, or by the end of its grace period
+	cut   ending // byLoss or byDeadline: nothing more can be learned
 
 	// Requests, and what comes of them.
 	waits   chan reply[acp.WaitForTerminalExitResponse] // holds all that are ever sent
@@ -81,7 +81,7 @@ type watch struct {
 	stop  <-chan struct{} // stopping, nil once seen
 	alarm *time.Timer     // of what is due first
 	// When something is due; zero is never.
-	retry, timeout, doubt, hurry time.Time
+	retry, timeout, unconfirmed, hurry time.Time
 }
 
 // run watches the command, ends it when it must end, and releases its terminal.
@@ -105,7 +105,7 @@ func (t *term) run() {
 	w.until(time.Time{}, func() bool { return w.why() != watching })
 	why := w.why()
 	switch why {
-	case byLoss, byImpatience, byOblivion: // nobody is there, or waits, or knows it
+	case byLoss, byDeadline, byOblivion: // nobody is there, or waits, or knows it
 	case byItself:
 		w.lastOutput(time.Now().Add(terminal.OutputTimeout), !w.ev.profile.CompleteAtExit)
 	default:
@@ -116,7 +116,7 @@ func (t *term) run() {
 	}
 	w.finish(why)
 	t.release.cancel()
-	w.letGo()
+	w.releaseTerminal()
 }
 
 // why returns why the command is to be watched no longer.
@@ -150,7 +150,7 @@ func (w *watch) until(deadline time.Time, ready func() bool) {
 			return
 		}
 		w.ask(now)
-		w.alarm.Reset(time.Until(first(deadline, w.poll.due, w.retry, w.timeout, w.doubt, w.hurry)))
+		w.alarm.Reset(time.Until(first(deadline, w.poll.due, w.retry, w.timeout, w.unconfirmed, w.hurry)))
 		select {
 		case r := <-w.waits:
 			w.waited(r)
@@ -171,7 +171,7 @@ func (w *watch) until(deadline time.Time, ready func() bool) {
 		case <-w.alarm.C:
 		case <-p.gone:
 		case <-w.manager.expired:
-			w.cut = byImpatience
+			w.cut = byDeadline
 		}
 	}
 }
@@ -197,7 +197,7 @@ func (w *watch) passBounds(now time.Time) {
 	if due(&w.timeout, now) {
 		w.tell(byTimeout)
 	}
-	if due(&w.doubt, now) {
+	if due(&w.unconfirmed, now) {
 		switch {
 		case w.ev.shown == voidStatus:
 			w.tell(inSilence)
@@ -209,7 +209,7 @@ func (w *watch) passBounds(now time.Time) {
 		}
 	}
 	if due(&w.hurry, now) {
-		w.cut = byImpatience
+		w.cut = byDeadline
 	}
 }
 
@@ -258,19 +258,19 @@ func (w *watch) waited(r reply[acp.WaitForTerminalExitResponse]) {
 	case w.ev.waited(r.value.ExitCode, r.value.Signal, err):
 		return
 	case err == nil:
-		w.startDoubt(patience)
+		w.startUnconfirmed(unconfirmedGrace)
 	default:
-		w.startDoubt(longPatience)
+		w.startUnconfirmed(unconfirmedLong)
 		w.pause = min(max(2*w.pause, retryMin), retryMax)
 		w.retry = time.Now().Add(w.pause)
 	}
 	w.poll.soon() // what does the other source say?
 }
 
-// startDoubt gives the command so long to show that it runs, or how it ended.
-func (w *watch) startDoubt(d time.Duration) {
+// startUnconfirmed gives the command so long to show that it runs, or how it ended.
+func (w *watch) startUnconfirmed(d time.Duration) {
 	if w.phase == running {
-		w.doubt = first(w.doubt, time.Now().Add(d))
+		w.unconfirmed = first(w.unconfirmed, time.Now().Add(d))
 	}
 }
 
@@ -303,11 +303,11 @@ func (w *watch) snapshot(r reply[acp.TerminalOutputResponse]) {
 		w.write(text)
 	}
 	if w.ev.shown == voidStatus && !w.ev.exit.Known() {
-		w.startDoubt(patience)
-	} else if grew && !w.doubt.IsZero() {
-		w.doubt = time.Now().Add(longPatience) // it may well run, whatever was said
+		w.startUnconfirmed(unconfirmedGrace)
+	} else if grew && !w.unconfirmed.IsZero() {
+		w.unconfirmed = time.Now().Add(unconfirmedLong) // it may well run, whatever was said
 	}
-	if !w.doubt.IsZero() && w.waiting == 0 && w.ev.waitErr == nil {
+	if !w.unconfirmed.IsZero() && w.waiting == 0 && w.ev.waitErr == nil {
 		w.askWait() // how?
 	}
 
@@ -321,7 +321,7 @@ func (w *watch) snapshot(r reply[acp.TerminalOutputResponse]) {
 		answer.ended, answer.exit = true, w.ev.profile.exit(s.ExitCode, s.Signal)
 	}
 	w.answer(answer)
-	idle := !w.isRead() && w.doubt.IsZero() && w.ev.failures == 0 && w.told == watching
+	idle := !w.isRead() && w.unconfirmed.IsZero() && w.ev.failures == 0 && w.told == watching
 	w.poll.next(grew, idle)
 }
 
@@ -441,8 +441,8 @@ func (w *watch) finish(why ending) {
 	w.manager.ended(w.term)
 }
 
-// letGo releases the client's terminal.
-func (w *watch) letGo() {
+// releaseTerminal releases the client's terminal.
+func (w *watch) releaseTerminal() {
 	p, m := w.current(), w.manager
 	select {
 	case <-w.shown:

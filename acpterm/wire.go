@@ -53,7 +53,7 @@ func call[Q, R any](p peer, r *release, method func(context.Context, Q) (R, erro
 }
 
 // callTo is call for a channel that has room for the reply. When its goroutine
-// runs the terminal may have been let go, or the connection have ended: then
+// runs the terminal may have been dropped, or the connection have ended: then
 // nothing is sent.
 func callTo[Q, R any](ch chan<- reply[R], p peer, r *release, method func(context.Context, Q) (R, error), request Q) {
 	r.calls.Go(func() {

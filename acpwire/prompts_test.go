@@ -233,7 +233,7 @@ func TestCancelFlood(t *testing.T) {
 }
 
 // The context of a prompt ends with its answer, and what was kept of its session
-// is let go.
+// is dropped.
 func TestNothingIsKeptOfPrompts(t *testing.T) {
 	w := connect(t, nil)
 	var before, after runtime.MemStats

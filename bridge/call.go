@@ -433,7 +433,7 @@ func (c *Call) close() ([]*command, bool) {
 	c.ending = true
 	if len(c.questions) > 0 {
 		c.failed = true // the user has not allowed it
-		c.dismiss(errAdopted)
+		c.cancelPermits(errAdopted)
 	}
 	for _, k := range c.commands {
 		if k.cancel != nil && k.done == nil {
@@ -511,8 +511,8 @@ func (c *Call) handOver(commands []*command) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, k := range commands {
-		if k.hush != nil && !c.card.goesOn(k.pane) {
-			k.hush()
+		if k.cancelDisplay != nil && !c.card.goesOn(k.pane) {
+			k.cancelDisplay()
 		}
 	}
 	s.ledger.Adopt(c, nil)

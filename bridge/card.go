@@ -29,22 +29,22 @@ type card struct {
 	mu sync.Mutex
 	// guards following, and the panes
 
-	face      acp.SessionUpdateToolCall // as the client has it, or will first get it; without content and rawOutput
-	content   []acp.ToolCallContent     // the agent's own part of the content
-	size      int                       // bytes of JSON of that
-	rawOutput any                       // for the final update
-	broken    error                     // why what the agent gave can never be sent
-	unfit     error                     // why the card as it is does not fit a line
-	sent      bool                      // the tool_call was queued, or is the agent's
-	stage     stage
-	terminal  *displayTerminal // that the card embeds; nil if none
-	panes     []*pane          // in the order of their starts
-	last      time.Time        // of its last update
-	latest    *updates.Update  // its last update; nil if there is none
-	final     *updates.Update  // nil before the end, and if the agent sends it
-	verdict   verdict          // what the final update said
-	grows     bool             // text is added to it as long as the commands write
-	beat      *updates.Update  // the last keep-alive
+	face          acp.SessionUpdateToolCall // as the client has it, or will first get it; without content and rawOutput
+	content       []acp.ToolCallContent     // the agent's own part of the content
+	size          int                       // bytes of JSON of that
+	rawOutput     any                       // for the final update
+	broken        error                     // why what the agent gave can never be sent
+	unfit         error                     // why the card as it is does not fit a line
+	sent          bool                      // the tool_call was queued, or is the agent's
+	stage         stage
+	terminal      *displayTerminal // that the card embeds; nil if none
+	panes         []*pane          // in the order of their starts
+	last          time.Time        // of its last update
+	latest        *updates.Update  // its last update; nil if there is none
+	final         *updates.Update  // nil before the end, and if the agent sends it
+	verdict       verdict          // what the final update said
+	grows         bool             // text is added to it as long as the commands write
+	lastKeepAlive *updates.Update  // the last keep-alive
 }
 
 // A surface is where the cards of a session are shown.
@@ -528,11 +528,11 @@ func (c *card) keepAlive() {
 	if c.stage != live || time.Since(c.last) < terminal.KeepAlive {
 		return
 	}
-	if c.beat != nil && !closed(c.beat.Done()) {
+	if c.lastKeepAlive != nil && !closed(c.lastKeepAlive.Done()) {
 		c.last = time.Now() // the client does not read: one is enough
 		return
 	}
-	c.beat = c.put(acp.SessionToolCallUpdate{Status: new(acp.ToolCallStatusInProgress)})
+	c.lastKeepAlive = c.put(acp.SessionToolCallUpdate{Status: new(acp.ToolCallStatusInProgress)})
 }
 
 // A verdict is what the end of a tool call says.

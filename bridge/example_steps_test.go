@@ -78,8 +78,8 @@ func ExampleCall_Exec() {
 func ExampleCall_ExecFor() {
 	inTurn(func(ctx context.Context, s *bridge.State, t *bridge.Turn) {
 		call := t.ToolCall(execute("call-1", "npm run dev"))
-		const patience = 100 * time.Millisecond
-		result, err := call.ExecFor(ctx, terminal.Command{Line: "lines 1000 1s"}, patience)
+		const foreground = 100 * time.Millisecond
+		result, err := call.ExecFor(ctx, terminal.Command{Line: "lines 1000 1s"}, foreground)
 		call.End("", err)
 		if err == nil && result.Outcome == terminal.Running {
 			term, err := s.Get(result.ID)

@@ -28,7 +28,7 @@ import (
 type Agent struct {
 	bridge.UnimplementedAgent // answers what this agent does not have
 	bridge                    *bridge.Bridge
-	patience                  time.Duration // of the model, with a command in the foreground
+	foreground                time.Duration // of the model, with a command in the foreground
 	calls                     atomic.Int64
 	kept                      *records // of tool calls; a real agent writes files
 }
@@ -107,7 +107,7 @@ func (a *Agent) run(ctx context.Context, s *bridge.State, call *bridge.Call, nam
 			return "", "", err
 		}
 		cmd := terminal.Command{Line: args["command"], Stdin: args["input"] != "", Timeout: time.Hour}
-		r, err := call.ExecFor(ctx, cmd, a.patience)
+		r, err := call.ExecFor(ctx, cmd, a.foreground)
 		if r == nil {
 			return "", "", err
 		}
@@ -171,7 +171,7 @@ func Example() {
 	open := func() *fakeconn.Client {
 		return fakeconn.New(&fakeconn.Options{NoTerminal: true, Display: true, Serve: func(in io.Reader, out io.Writer) {
 			newAgent := func(b *bridge.Bridge) acp.Agent {
-				return &Agent{bridge: b, patience: 50 * time.Millisecond, kept: kept}
+				return &Agent{bridge: b, foreground: 50 * time.Millisecond, kept: kept}
 			}
 			if err := bridge.Serve(context.Background(), in, out, newAgent, &bridge.Options{Local: inMemory}); err != nil {
 				log.Fatal(err)

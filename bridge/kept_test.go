@@ -32,7 +32,7 @@ func heap() int64 {
 // A turn keeps no more outputs than its session does, however many commands it
 // runs, in one tool call or in many; and one that is kept keeps no other, in the
 // turn, after it, and after Close.
-func TestOutputsAreLetGo(t *testing.T) {
+func TestOutputsAreDropped(t *testing.T) {
 	const kept, size = 2, 1 << 20
 	n, most := 16, int64(4*kept+6)
 	if *full {
@@ -104,9 +104,9 @@ func TestOutputsAreLetGo(t *testing.T) {
 	}
 }
 
-// The text of commands that were let go is no more than a card shows, however many
+// The text of commands that were dropped is no more than a card shows, however many
 // they were.
-func TestTextsAreLetGo(t *testing.T) {
+func TestTextsAreDropped(t *testing.T) {
 	const n = 400
 	local := memterm.New(&memterm.Options{Programs: fakeconn.Programs()})
 	o := &bridge.Options{MaxTerminals: 1, Local: func(acp.SessionId) terminal.Manager { return local }}
@@ -135,7 +135,7 @@ func TestTextsAreLetGo(t *testing.T) {
 }
 
 // A turn keeps no Call that has ended, and a command that is kept keeps no turn.
-func TestTurnsAndCallsAreLetGo(t *testing.T) {
+func TestTurnsAndCallsAreDropped(t *testing.T) {
 	each(t, func(w *world, k kind) {
 		var over weak.Pointer[bridge.Turn]
 		w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
@@ -167,9 +167,9 @@ func TestTurnsAndCallsAreLetGo(t *testing.T) {
 	})
 }
 
-// What was let go is known still: the card says how it ended, and so does the
+// What was dropped is known still: the card says how it ended, and so does the
 // record.
-func TestWhatIsKnownOfThoseLetGo(t *testing.T) {
+func TestWhatIsKnownOfThoseDropped(t *testing.T) {
 	for _, k := range kinds {
 		t.Run(string(k.presentation), func(t *testing.T) {
 			in(t, k, &bridge.Options{MaxTerminals: 2}, func(w *world) {

@@ -237,8 +237,8 @@ func (c *Call) asked(q *question, err error) {
 	c.exit()
 }
 
-// dismiss ends the wait for every answer. Called with mu held.
-func (c *Call) dismiss(cause error) {
+// cancelPermits ends the wait for every answer. Called with mu held.
+func (c *Call) cancelPermits(cause error) {
 	for _, q := range c.questions {
 		q.cancel(cause)
 	}

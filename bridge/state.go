@@ -87,13 +87,13 @@ type command struct {
 	entry      *ledger.Entry[*Call]
 	cancel     context.CancelCauseFunc // ends the wait of Exec or StartBackground
 
-	route route
-	term  terminal.Terminal // nil until it has started, and when it is no longer kept
-	done  <-chan struct{}   // the terminal's; nil until it has started
-	last  terminal.Info     // of a terminal that is no longer kept
-	pane  *pane             // nil while no card shows it
-	shown chan struct{}     // closed when the card has shown all; nil before the start
-	hush  func()            // ends that
+	route         route
+	term          terminal.Terminal // nil until it has started, and when it is no longer kept
+	done          <-chan struct{}   // the terminal's; nil until it has started
+	last          terminal.Info     // of a terminal that is no longer kept
+	pane          *pane             // nil while no card shows it
+	shown         chan struct{}     // closed when the card has shown all; nil before the start
+	cancelDisplay func()            // ends that
 
 	clientID string        // the client's id, once create was answered
 	created  chan struct{} // closed when an unanswered create is settled; nil if none was sent
@@ -375,7 +375,7 @@ func (s *State) present(k *command) {
 	c.begins()
 	p := k.pane
 	ctx, cancel := context.WithCancel(context.Background())
-	k.hush = cancel
+	k.cancelDisplay = cancel
 	k.shown = make(chan struct{})
 	s.showing[k] = true
 	s.shows.Go(func() {
@@ -502,16 +502,16 @@ func (s *State) endShows(d time.Duration) {
 	case <-s.b.lost:
 	case <-timer.C:
 	}
-	s.hush()
+	s.cancelDisplays()
 	<-done
 }
 
-// hush ends what is being shown.
-func (s *State) hush() {
+// cancelDisplays ends what is being shown.
+func (s *State) cancelDisplays() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for k := range s.showing {
-		k.hush()
+		k.cancelDisplay()
 	}
 }
 

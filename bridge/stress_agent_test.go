@@ -184,11 +184,11 @@ func (x *actor) prompt(name string, newest bool) {
 		left = append(left, open...)
 	}
 	over := make(chan struct{})
-	go func() { // the user's patience
+	go func() { // how long the user waits
 		select {
 		case <-over:
 		case <-time.After(2 * time.Minute):
-			x.c.cancel(x.rand("impatient", name), x)
+			x.c.cancel(x.rand("deadline", name), x)
 		}
 	}()
 	defer close(over)
@@ -214,7 +214,7 @@ func (x *actor) prompt(name string, newest bool) {
 		return done, nil
 	})
 	x.c.mu.Lock()
-	excused := closed(x.c.lost) || x.c.deaf
+	excused := closed(x.c.lost) || x.c.stalled
 	x.c.mu.Unlock()
 	if excused || x.isClosed() {
 		return
@@ -484,11 +484,11 @@ func (y *script) exec(rng *rand.Rand, name string) {
 		})
 	}
 	end, over := y.watch(ctx), y.watch(y.turn)
-	patience := time.Duration(math.MaxInt64)
+	within := time.Duration(math.MaxInt64)
 	if chance(rng, 30) {
-		patience = upTo(rng, 1500*time.Millisecond)
+		within = upTo(rng, 1500*time.Millisecond)
 	}
-	res, err := y.call.ExecFor(ctx, cmd, patience)
+	res, err := y.call.ExecFor(ctx, cmd, within)
 	since := end()
 	if t := over(); t.Before(since) {
 		since = t
@@ -553,7 +553,7 @@ func (x *actor) judge(o *owned, text string, outcome terminal.Outcome, exit term
 	stopped := o.stopped
 	x.mu.Unlock()
 	x.c.mu.Lock()
-	lost, deaf := closed(x.c.lost), x.c.deaf
+	lost, stalled := closed(x.c.lost), x.c.stalled
 	x.c.mu.Unlock()
 	k := o.job
 	k.mu.Lock()
@@ -608,7 +608,7 @@ func (x *actor) judge(o *owned, text string, outcome terminal.Outcome, exit term
 		if err == nil {
 			bad("there is no error")
 		}
-		if len(k.wronged) == 0 && !k.byUser && !lost && !deaf && !stopped {
+		if len(k.wronged) == 0 && !k.byUser && !lost && !stalled && !stopped {
 			bad("the client got nothing wrong")
 		}
 	default:

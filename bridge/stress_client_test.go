@@ -46,7 +46,7 @@ type scripted struct {
 	mu sync.Mutex
 	// guards following
 	reads    chan struct{} // closed while the client reads
-	deaf     bool          // it did not read at some time
+	stalled  bool          // it did not read at some time
 	lostAt   time.Time
 	n        int            // terminals so far
 	asked    map[string]int // requests so far, by what they are about
@@ -256,7 +256,7 @@ func (c *scripted) read(on bool) {
 		close(c.reads)
 	case !on && reading && c.wire == nil:
 		c.r.note("the client does not read")
-		c.reads, c.deaf = make(chan struct{}), true
+		c.reads, c.stalled = make(chan struct{}), true
 	}
 }
 
@@ -608,11 +608,11 @@ func (c *scripted) RequestPermission(ctx context.Context, req acp.RequestPermiss
 	if chance(rng, 10) {
 		think = time.Hour
 	}
-	polite := chance(rng, 80) // it answers what a cancel ends
+	answersAll := chance(rng, 80) // it answers what a cancel ends
 	timer := time.NewTimer(think)
 	defer timer.Stop()
 	var closing <-chan struct{}
-	if polite {
+	if answersAll {
 		closing = asked
 	}
 	cancelled := acp.RequestPermissionResponse{Outcome: acp.NewRequestPermissionOutcomeCancelled()}
@@ -692,7 +692,7 @@ func embedded(content []acp.ToolCallContent) string {
 // following are.
 func (c *scripted) ofTurn(id acp.SessionId, what string) {
 	switch s := c.session(id); {
-	case c.deaf || closed(c.lost): // it may have been sent long ago
+	case c.stalled || closed(c.lost): // it may have been sent long ago
 	case s.closed && (c.wire == nil || time.Now().After(s.closedAt)): // or it was on its way
 		c.r.Errorf("%s of a session that is closed", what)
 	case s.begun && len(s.prompts) == 0:
@@ -726,7 +726,7 @@ func (c *scripted) updated(session acp.SessionId, u *acp.SessionToolCallUpdate) 
 	grown := x.final > 0 && !x.attached && u.Status == nil && u.Title == nil && u.RawOutput == nil && u.Content != nil && embedded(u.Content) == ""
 	if !grown && (!output || !bare) {
 		c.ofTurn(session, fmt.Sprint("an update of ", u.ToolCallId))
-		if x.final > 0 && !(x.attached && c.deaf) { // the agent does not wait for the bridge's own
+		if x.final > 0 && !(x.attached && c.stalled) { // the agent does not wait for the bridge's own
 			c.r.Errorf("%s has an update after its final status", u.ToolCallId)
 		}
 	}
@@ -1018,7 +1018,7 @@ func (c *scripted) end() {
 		}
 	}
 	for _, x := range c.made {
-		if x.given && x.releases == 0 && !c.garbles && !closed(c.broken) && !(closed(c.lost) && c.deaf) {
+		if x.given && x.releases == 0 && !c.garbles && !closed(c.broken) && !(closed(c.lost) && c.stalled) {
 			c.r.Errorf("%s (%s) was never released", x.id, x.job.name)
 		}
 	}

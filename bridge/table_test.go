@@ -78,7 +78,7 @@ var rows = []row{
 		cells: [states]cell{{text: "the same command, locally, once, as text; the client is asked no more", outcome: terminal.Exited, check: fellBack}, none, none, none, none},
 	},
 	{
-		event: "create refused", refusal: &acp.RequestError{Code: -32603, Message: "not in my house"}, happen: func(s *subject) { s.release() },
+		event: "create refused", refusal: &acp.RequestError{Code: -32603, Message: "not allowed here"}, happen: func(s *subject) { s.release() },
 		cells: [states]cell{{text: "Exec: the client's words; nothing runs", err: errRefused, check: nothingRan}, none, none, none, none},
 	},
 	{
@@ -189,7 +189,7 @@ func shown(s *subject) {
 func nothingRan(s *subject) {
 	check(s.w, "starts", s.w.starts("sleep"), 0)
 	if s.kind.presentation == bridge.PresentClient {
-		contains(s.w, "the error", s.err.Error(), "not in my house")
+		contains(s.w, "the error", s.err.Error(), "not allowed here")
 	}
 }
 

@@ -17,11 +17,11 @@ import (
 
 // A Turn is one prompt, from its request to its answer. [State.Turn] makes it.
 type Turn struct {
-	s      *State
-	cancel context.CancelCauseFunc // ends the Turn; the first cause counts
-	done   <-chan struct{}         // closed when the Turn ends
-	halted chan struct{}           // closed when halt has stopped all that it can
-	over   chan struct{}           // closed when the last of its updates was sent and it is answered
+	s       *State
+	cancel  context.CancelCauseFunc // ends the Turn; the first cause counts
+	done    <-chan struct{}         // closed when the Turn ends
+	stopped chan struct{}           // closed when stopCommands has stopped all that it can
+	over    chan struct{}           // closed when the last of its updates was sent and it is answered
 
 	// guarded by State.mu
 
@@ -56,13 +56,13 @@ var (
 func (s *State) Turn(ctx context.Context, f func(context.Context, *Turn) (acp.PromptResponse, error)) (answer acp.PromptResponse, err error) {
 	prompt := ctx
 	ctx, cancel := context.WithCancelCause(prompt)
-	t := &Turn{s: s, cancel: cancel, done: ctx.Done(), halted: make(chan struct{}), over: make(chan struct{})}
+	t := &Turn{s: s, cancel: cancel, done: ctx.Done(), stopped: make(chan struct{}), over: make(chan struct{})}
 	if err := t.begin(); err != nil {
 		cancel(err)
 		return acp.PromptResponse{}, err
 	}
 	// Every end of the turn is an end of its context, and goes this one way.
-	context.AfterFunc(ctx, func() { t.halt(context.Cause(ctx)) })
+	context.AfterFunc(ctx, func() { t.stopCommands(context.Cause(ctx)) })
 	defer func() {
 		if v := recover(); v != nil {
 			s.b.opts.Logger.Error("bridge: a turn panicked", "session", s.id, "panic", v, "stack", string(debug.Stack()))
@@ -112,11 +112,11 @@ func (s *State) Cancel() {
 	}
 }
 
-// halt stops everything that the turn's open Calls own, in parallel and under
+// stopCommands stops everything that the turn's open Calls own, in parallel and under
 // one deadline, and lets nothing new begin. It runs once, on a goroutine of the
 // turn's context.
-func (t *Turn) halt(cause error) {
-	defer close(t.halted)
+func (t *Turn) stopCommands(cause error) {
+	defer close(t.stopped)
 	live := t.refuse(cause)
 	if t.s.b.gone() {
 		return // the managers have ended, or are ending, what there is
@@ -145,7 +145,7 @@ func (t *Turn) refuse(cause error) (live []terminal.Terminal) {
 		if c.ending {
 			continue // its commands are the State's
 		}
-		c.dismiss(cause)
+		c.cancelPermits(cause)
 		for _, k := range c.commands {
 			if k.cancel != nil {
 				k.cancel(cause)
@@ -183,7 +183,7 @@ func (t *Turn) drop(c *Call) {
 func (t *Turn) end(prompt context.Context, answer acp.PromptResponse, err error) (acp.PromptResponse, error) {
 	defer close(t.over)
 	t.cancel(errTurnOver)
-	<-t.halted
+	<-t.stopped
 	s := t.s
 	unknown := t.settle()
 	t.endCalls(unknown)

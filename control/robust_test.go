@@ -180,8 +180,8 @@ func TestBadClients(t *testing.T) {
 	}
 	dial(t, path)
 	dial(t, path).send(`{"verb":`)
-	deaf := dial(t, path)
-	deaf.send(strings.Repeat(`{"verb":"wait","id":"`+strings.Repeat("x", 100<<10)+`"}`+"\n", 3)) // its answers are not read
+	unread := dial(t, path)
+	unread.send(strings.Repeat(`{"verb":"wait","id":"`+strings.Repeat("x", 100<<10)+`"}`+"\n", 3)) // its answers are not read
 	endless := dial(t, path)
 	go func() {
 		for {

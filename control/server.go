@@ -136,13 +136,13 @@ func (s *Server) admit(ctx context.Context, l *lines) {
 	default:
 		s.conns[l] = struct{}{}
 		s.wg.Go(func() {
-			defer s.dismiss(l)
+			defer s.remove(l)
 			s.serve(ctx, l)
 		})
 	}
 }
 
-func (s *Server) dismiss(l *lines) {
+func (s *Server) remove(l *lines) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.conns, l)

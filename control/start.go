@@ -14,9 +14,9 @@ import (
 
 // How long New waits.
 const (
-	promptTimeout = 15 * time.Second // for the shell's prompt, before the line is typed all the same
+	promptTimeout = 15 * time.Second // for the shell's prompt, before the line is typed anyway
 	typeTimeout   = 10 * time.Second // for the shell to take it
-	newPatience   = 2 * time.Second  // for both; then it is typed behind New's back
+	newTimeout    = 2 * time.Second  // for both; then it is typed behind New's back
 	quietPrompt   = 300 * time.Millisecond
 	safeLine      = 4000 // bytes that a terminal takes before the shell edits lines
 )
@@ -65,7 +65,7 @@ func (c *Control) New(ctx context.Context, spec NewSpec) (string, error) {
 		typing, err = c.startTyping(context.WithoutCancel(ctx), t, spec.Command)
 	}
 	if err == nil {
-		timer := time.NewTimer(newPatience)
+		timer := time.NewTimer(newTimeout)
 		defer timer.Stop()
 		select {
 		case <-typing.done:

@@ -21,7 +21,7 @@ type child struct {
 	pidfd int // -1: none
 
 	mu     sync.Mutex
-	reaped bool // guarded by mu; pid and pidfd may be a stranger's then
+	reaped bool // guarded by mu; pid and pidfd may be an unrelated process's then
 }
 
 // startChild starts a process, in group if that can be; child.group tells.

@@ -148,11 +148,11 @@ func tryExit(string) (string, error) {
 	return "", errors.Join(errors.Join(errs...), closing(l))
 }
 
-// beat writes to a file while it lives. It may be deaf to SIGTERM, or be left
+// beat writes to a file while it lives. It may be told to ignore SIGTERM, or be left
 // behind as a daemon.
 func beat(args []string) {
 	switch args[1] {
-	case "deaf":
+	case "stubborn":
 		signal.Ignore(syscall.SIGTERM)
 	case "fork", "fork bare":
 		spawn(args[0], strings.Replace(args[1], "fork", "daemon", 1), true)
@@ -202,7 +202,7 @@ func init() {
 }
 
 // kinds are those of the beats that a tree has.
-var kinds = map[string]string{"child": "", "deaf": "deaf", "daemon": "fork", "bare": "fork bare"}
+var kinds = map[string]string{"child": "", "stubborn": "stubborn", "daemon": "fork", "bare": "fork bare"}
 
 func beatFiles(dir string, names ...string) (files []string) {
 	for _, name := range names {
@@ -291,7 +291,7 @@ func tryStopWith(opts *execenv.LocalOptions, dir string) (note string, err error
 	if took := time.Since(began); took > 3*time.Second {
 		err = errors.Join(err, fmt.Errorf("it took %v", took))
 	}
-	err = errors.Join(err, quiet(beatFiles(dir, "child", "deaf")...))
+	err = errors.Join(err, quiet(beatFiles(dir, "child", "stubborn")...))
 	s.Wait()
 	rest := quiet(beatFiles(dir, all...)...)
 	switch {
@@ -367,7 +367,7 @@ func tryWatchdog(dir string) (note string, err error) {
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
 		return "", fmt.Errorf("the agent: %q, %v", line, err)
 	}
-	files := beatFiles(dir, "child", "deaf", "daemon")
+	files := beatFiles(dir, "child", "stubborn", "daemon")
 	err = beating(files...)
 	cmd.Process.Kill()
 	cmd.Wait()
@@ -538,7 +538,7 @@ func TestEverywhere(t *testing.T) {
 	bwrap := func(words ...string) []string {
 		return append([]string{"bwrap", "--bind", "/", "/", "--dev-bind", "/dev", "/dev"}, words...)
 	}
-	// In a pid namespace of its own, since what is in doubt must not be what
+	// In a pid namespace of its own, since what is not decided must not be what
 	// another box leaves.
 	apart := []string{"unshare", "-r", "-p", "-f", "--mount-proc"}
 	if os.Getuid() == 0 {

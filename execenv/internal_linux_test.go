@@ -67,7 +67,7 @@ func TestExitTakenByOthers(t *testing.T) {
 }
 
 // A process id that was given to another process is not signalled.
-func TestSignalNeverHitsAStranger(t *testing.T) {
+func TestSignalNeverHitsAnUnrelatedProcess(t *testing.T) {
 	needProcfs(t)
 	me, ok := readProc(os.Getpid())
 	if !ok {
@@ -128,19 +128,19 @@ func TestLookPath(t *testing.T) {
 	}
 }
 
-func TestRoll(t *testing.T) {
+func TestPgidFile(t *testing.T) {
 	f, err := nameless()
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &roll{file: f}
+	r := &pgidFile{file: f}
 	defer r.close()
 	a, b := r.add(123), r.add(4567890)
 	r.drop(a)
 	c := r.add(5)
 	r.add(6)
 	r.drop(b)
-	text := make([]byte, 3*rollLine)
+	text := make([]byte, 3*pgidLine)
 	if _, err := f.ReadAt(text, 0); err != nil || a != c {
 		t.Errorf("%v; place %d is used again: got %d", err, a, c)
 	}
@@ -226,10 +226,10 @@ func TestWalksAreShared(t *testing.T) {
 }
 
 // What cannot be told to be complete is not: the ids that were given meanwhile.
-func TestChaseCannotTell(t *testing.T) {
+func TestRescanCannotTell(t *testing.T) {
 	needProcfs(t)
 	seen := 0
-	if chase(lastPID()+100000, func(proc) { seen++ }) || chase(0, func(proc) { seen++ }) || seen > 0 {
+	if rescan(lastPID()+100000, func(proc) { seen++ }) || rescan(0, func(proc) { seen++ }) || seen > 0 {
 		t.Errorf("it can tell, of %d processes", seen)
 	}
 	procs, err := readProcs()
@@ -250,8 +250,8 @@ func TestChaseCannotTell(t *testing.T) {
 				break
 			}
 		}
-		if tr.missed == c.knows || (tr.doubt() == nil) != c.knows {
-			t.Errorf("knows %v: missed %v, %v", c.knows, tr.missed, tr.doubt())
+		if tr.missed == c.knows || (tr.unknown() == nil) != c.knows {
+			t.Errorf("knows %v: missed %v, %v", c.knows, tr.missed, tr.unknown())
 		}
 	}
 }
@@ -428,13 +428,13 @@ func TestVerdicts(t *testing.T) {
 		{"by its limit", ours, "", tagsHidden, true, out, member},
 		{"by its limit, and another tag", ours, "U.1,", tagsShown, false, out, member},
 		{"of another Local", others, "", tagsHidden, false, in, unrelated},
-		{"may have missed it", limitTags{}, "", tagsShown, true, in, doubtful},
-		{"may have missed it, and not all have it", limitTags{}, "", tagsShown, false, in, doubtful},
-		{"may have missed it, and hides", limitTags{}, "", tagsHidden, true, in, doubtful},
+		{"may have missed it", limitTags{}, "", tagsShown, true, in, undecided},
+		{"may have missed it, and not all have it", limitTags{}, "", tagsShown, false, in, undecided},
+		{"may have missed it, and hides", limitTags{}, "", tagsHidden, true, in, undecided},
 		{"began later", limitTags{}, "", tagsHidden, true, out, unrelated},
 		{"began later, and not all have it", limitTags{}, "", tagsShown, false, out, unrelated},
-		{"hides, and not all have it", limitTags{}, "", tagsHidden, false, out, doubtful},
-		{"shows nothing for long", limitTags{}, "", tagsFleeting, false, out, doubtful},
+		{"hides, and not all have it", limitTags{}, "", tagsHidden, false, out, undecided},
+		{"shows nothing for long", limitTags{}, "", tagsFleeting, false, out, undecided},
 	} {
 		cmd := exec.Command("sleep", "60")
 		if err := cmd.Start(); err != nil {

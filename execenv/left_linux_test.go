@@ -340,7 +340,7 @@ func TestCgroupsAreGivenBack(t *testing.T) {
 
 // A /proc that shows another namespace has the numbers of others: a stop must not
 // take them for those of its own.
-func TestNoStrangerIsKilled(t *testing.T) {
+func TestNoUnrelatedProcessIsKilled(t *testing.T) {
 	need(t, "/proc/self/stat")
 	need(t, "setsid")
 	if !alone(t, syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID}) {
@@ -352,7 +352,7 @@ func TestNoStrangerIsKilled(t *testing.T) {
 	for way, opts := range bothWays {
 		t.Run(way, func(t *testing.T) {
 			for range 20 {
-				if noStrangerIsKilled(t, opts) {
+				if noUnrelatedProcessIsKilled(t, opts) {
 					return
 				}
 			}
@@ -361,10 +361,10 @@ func TestNoStrangerIsKilled(t *testing.T) {
 	}
 }
 
-// noStrangerIsKilled stops a command whose daemon has outside the number of a
-// stranger. It returns false if that cannot be had, or if the stop says that it does
+// noUnrelatedProcessIsKilled stops a command whose daemon has outside the number of
+// an unrelated process. It returns false if that cannot be had, or if the stop says that it does
 // not know what is left: see TestForkedAtTheInstantOfATag.
-func noStrangerIsKilled(t *testing.T, opts *execenv.LocalOptions) bool {
+func noUnrelatedProcessIsKilled(t *testing.T, opts *execenv.LocalOptions) bool {
 	nap := nap()
 	l := execenv.NewLocal(opts)
 	defer l.Close()
@@ -376,16 +376,16 @@ func noStrangerIsKilled(t *testing.T, opts *execenv.LocalOptions) bool {
 	if err := os.WriteFile("/proc/sys/kernel/ns_last_pid", []byte(strconv.Itoa(number-1)), 0); err != nil {
 		t.Skipf("the next process cannot be given a number: %v", err)
 	}
-	stranger := exec.Command("sleep", "60")
-	if err := stranger.Start(); err != nil {
+	other := exec.Command("sleep", "60")
+	if err := other.Start(); err != nil {
 		t.Fatal(err)
 	}
 	killed := func() bool { // before the signal that is sent here
-		stranger.Process.Signal(syscall.SIGUSR1)
-		state, err := stranger.Process.Wait()
+		other.Process.Signal(syscall.SIGUSR1)
+		state, err := other.Process.Wait()
 		return err != nil || state.Exited() || state.Sys().(syscall.WaitStatus).Signal() != syscall.SIGUSR1
 	}
-	if stranger.Process.Pid != number { // a new thread of this program has it
+	if other.Process.Pid != number { // a new thread of this program has it
 		killed()
 		return false
 	}
@@ -394,7 +394,7 @@ func noStrangerIsKilled(t *testing.T, opts *execenv.LocalOptions) bool {
 	err := l.Close()
 	switch {
 	case killed():
-		t.Error("the stranger was killed")
+		t.Error("the unrelated process was killed")
 	case left == nil && err != nil:
 		t.Log(err)
 		return false

@@ -65,9 +65,9 @@ type Local struct {
 	left      map[ident]bool        // outlived their process
 	null      *os.File              // /dev/null, for processes
 	poller    *poller
-	dog       *watchdog
-	guarding  *guarding // the start of dog that is under way; nil: none
-	roll      *roll     // for the watchdog
+	watchdog  *watchdog
+	guarding  *guarding // the start of watchdog that is under way; nil: none
+	pgids     *pgidFile // for the watchdog
 	groups    *cgroups  // nil: not looked for
 	leaked    bool      // Close could not end a process
 	subreaps  bool      // the agent adopts orphans
@@ -92,7 +92,7 @@ type LocalOptions struct {
 	// started (PR_SET_CHILD_SUBREAPER, Linux), from the first start until Close.
 	// A daemon is then a child of the agent, and not of a distant init: where
 	// neither a cgroup nor a limit nor an environment shows whose a process is,
-	// only the agent's own children can be in doubt. It costs: this is an
+	// only the agent's own children can be undecided. It costs: this is an
 	// attribute of the whole agent, so that it also adopts the orphans of what it
 	// starts by other means; and what it adopted and what ended by itself stays a
 	// zombie until the Local looks again, at a stop or at Close, or, if it is
@@ -173,15 +173,15 @@ func (l *Local) close() error {
 	close(l.ending)
 	leaks := l.awaitStarts()
 
-	left, doubt := l.stopAll(l.opts.Grace)
+	left, unknown := l.stopAll(l.opts.Grace)
 
 	l.mu.Lock()
 	for s := range l.drained {
 		s.f.Close()
 	}
-	dog, groups := l.dog, l.groups
+	watchdog, groups := l.watchdog, l.groups
 	l.mu.Unlock()
-	dog.dismiss() // which needs the poller, that forget and leave may end from here on
+	watchdog.stop() // which needs the poller, that forget and leave may end from here on
 
 	l.mu.Lock()
 	l.leaked = len(l.live)+len(l.late) > 0
@@ -194,8 +194,8 @@ func (l *Local) close() error {
 	if !leaked { // else forget or leave finishes, when the last has exited
 		l.finish()
 	}
-	if len(left) > 0 || doubt != nil {
-		leak := terminal.Leak{What: "process", Procs: left, Err: doubt}
+	if len(left) > 0 || unknown != nil {
+		leak := terminal.Leak{What: "process", Procs: left, Err: unknown}
 		if len(left) == 0 {
 			leak.What = "possibly a process"
 		}
@@ -261,10 +261,10 @@ func (l *Local) finishLate() {
 // finish ends and joins the goroutines, once nothing runs or starts any more.
 func (l *Local) finish() {
 	l.mu.Lock()
-	poller, null, roll := l.poller, l.null, l.roll
+	poller, null, pgids := l.poller, l.null, l.pgids
 	l.mu.Unlock()
 	null.Close() // a Start that the kernel held may have given these to its process
-	roll.close()
+	pgids.close()
 	poller.close()
 	l.background.Wait()
 }
@@ -318,9 +318,9 @@ func (l *Local) giveBack() {
 	if l.count == 0 {
 		l.poller.close()
 		l.null.Close()
-		l.roll.close()
+		l.pgids.close()
 		l.groups.remove()
-		l.poller, l.null, l.roll, l.groups = nil, nil, nil, nil
+		l.poller, l.null, l.pgids, l.groups = nil, nil, nil, nil
 	}
 }
 

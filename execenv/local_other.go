@@ -95,11 +95,11 @@ func (*poller) close() {}
 
 type watchdog struct{}
 
-func (*watchdog) dismiss() {}
+func (*watchdog) stop() {}
 
-type roll struct{}
+type pgidFile struct{}
 
-func (*roll) close() {}
+func (*pgidFile) close() {}
 
 // A session is the process alone: it cannot be started.
 type session struct {

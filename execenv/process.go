@@ -18,7 +18,7 @@ import (
 //
 // Its exit is two steps. First the kernel reports it; the process is then a
 // zombie, which keeps its process id, and with it the ids of its group and
-// session, from being given to a stranger. Then it is reaped: at once if it
+// session, from being given to an unrelated process. Then it is reaped: at once if it
 // ended by itself, else when the stop that holds it is through. Signals to the
 // group are sent between the start and the first step only.
 type process struct {
@@ -59,7 +59,7 @@ type process struct {
 
 	kill   chan struct{} // closed by Kill, with mu held
 	exited chan struct{} // closed by over, exit is valid then
-	reaped chan struct{} // closed when the process id may be a stranger's
+	reaped chan struct{} // closed when the process id may be an unrelated process's
 }
 
 type phase int
@@ -367,7 +367,7 @@ func (p *process) over(exit terminal.Exit) {
 	natural := p.reap()
 	p.mu.Unlock()
 	for _, s := range p.streams {
-		s.letGo()
+		s.closeChild()
 		s.check()
 	}
 	alone := false

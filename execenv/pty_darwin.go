@@ -22,7 +22,7 @@ type ptmx struct {
 	*stream
 	side *os.File
 
-	letGo sync.Once
+	closeSide sync.Once
 }
 
 // leave is called when the process has exited.
@@ -38,7 +38,7 @@ func (t *ptmx) leave() {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	t.letGo.Do(func() { t.side.Close() })
+	t.closeSide.Do(func() { t.side.Close() })
 }
 
 // watch does nothing: who waits is not to be seen, and without input the terminal
@@ -51,7 +51,7 @@ type absence struct{}
 func (*absence) wake() {}
 
 func (t *ptmx) Close() error {
-	t.letGo.Do(func() { t.side.Close() })
+	t.closeSide.Do(func() { t.side.Close() })
 	return t.stream.Close()
 }
 

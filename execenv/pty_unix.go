@@ -127,7 +127,7 @@ func (t *ptmx) signal(sig os.Signal) (done bool, err error) {
 	}
 	switch s {
 	case unix.SIGINT, unix.SIGQUIT, unix.SIGTSTP:
-		// The kernel finds the group itself, so it cannot be a stranger's by now.
+		// The kernel finds the group itself, so it cannot be an unrelated process's by now.
 		err := t.control(func(fd int) error { return unix.IoctlSetInt(fd, unix.TIOCSIG, int(s)) })
 		if err == nil {
 			return true, nil

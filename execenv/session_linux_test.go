@@ -90,10 +90,10 @@ func TestStopTree(t *testing.T) {
 				{"grandchildren", "sh -c 'NAP & NAP & wait' & NAP; :", nil, 3, false},
 				{"background of a shell", "NAP & NAP", nil, 2, false},
 				{"nohup", "nohup NAP >/dev/null 2>&1 & wait", nil, 1, false},
-				{"deaf to TERM, HUP and INT", "trap '' TERM HUP INT; NAP & wait", nil, 1, true},
+				{"ignores TERM, HUP and INT", "trap '' TERM HUP INT; NAP & wait", nil, 1, true},
 				{"a session of its own", "setsid NAP & wait", nil, 1, false},
 				{"a daemon", "(setsid sh -c 'NAP & :' </dev/null >/dev/null 2>&1 &); wait; exec sleep 99", nil, 1, false},
-				{"a deaf daemon", "trap '' TERM; (setsid sh -c 'NAP & :' </dev/null >/dev/null 2>&1 &); while :; do sleep .1; done", nil, 1, true},
+				{"a daemon that ignores SIGTERM", "trap '' TERM; (setsid sh -c 'NAP & :' </dev/null >/dev/null 2>&1 &); while :; do sleep .1; done", nil, 1, true},
 				{"a job of an interactive shell", "bash -ic 'NAP & NAP'", &execenv.TTY{Input: true}, 2, false},
 				{"a terminal without input", "NAP & NAP", &execenv.TTY{}, 2, false},
 				{"stopped", "NAP & sleep .1; kill -STOP $!; kill -STOP $$", nil, 1, false},
@@ -869,7 +869,7 @@ func TestNoResources(t *testing.T) {
 func TestWatchdogItself(t *testing.T) {
 	need(t, "/proc/self/stat")
 	l := newLocal(t, nil)
-	dog := func() string {
+	watchdog := func() string {
 		t.Helper()
 		start(t, l, sh("exit 0"))
 		pid := ""
@@ -884,8 +884,8 @@ func TestWatchdogItself(t *testing.T) {
 		}
 		return pid
 	}
-	first := dog()
-	if again := dog(); again != first {
+	first := watchdog()
+	if again := watchdog(); again != first {
 		t.Errorf("a second watchdog: %s and %s", first, again)
 	}
 	var files []string
@@ -908,7 +908,7 @@ func TestWatchdogItself(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, func() error { return errorf(!slices.Contains(children(), first), "not reaped") })
-	if second := dog(); second == first {
+	if second := watchdog(); second == first {
 		t.Error("no new one")
 	}
 }

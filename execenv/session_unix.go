@@ -19,16 +19,16 @@ import (
 type session struct {
 	*process
 	mark   string        // of the process; set by Start
-	place  int           // in Local.roll, or -1; guarded by Local.mu
+	place  int           // in Local.pgids, or -1; guarded by Local.mu
 	looked chan struct{} // closed when look is through
 
 	stopMu sync.Mutex
 	// guards following; below process.mu
-	stop  *stop
-	left  []ident // what outlived the process, by the last look
-	doubt error   // why there may be more than left, by the last look; nil: there is no more
-	alone bool    // at its exit, nothing hinted at anybody else
-	group *cgroup // nil: none, or given back
+	stop    *stop
+	left    []ident // what outlived the process, by the last look
+	unknown error   // why there may be more than left, by the last look; nil: there is no more
+	alone   bool    // at its exit, nothing hinted at anybody else
+	group   *cgroup // nil: none, or given back
 
 	walk sync.Mutex // held by who uses group outside of a stop, and to give it back
 }
@@ -86,7 +86,7 @@ func (s *session) StopTree(grace time.Duration) []terminal.Proc {
 	s.stopMu.Lock()
 	if old := s.stop; old != nil {
 		if old.deadline.After(deadline) {
-			old.deadline = deadline // who has less patience decides
+			old.deadline = deadline // the earlier deadline decides
 		}
 		if !old.over || old.left != nil && len(old.left) == 0 { // else try again
 			s.stopMu.Unlock()
@@ -106,7 +106,7 @@ func (s *session) StopTree(grace time.Duration) []terminal.Proc {
 	}
 	s.mu.Unlock()
 
-	left, doubt := t.end(func() time.Time {
+	left, unknown := t.end(func() time.Time {
 		s.stopMu.Lock()
 		defer s.stopMu.Unlock()
 		return stop.deadline
@@ -114,8 +114,8 @@ func (s *session) StopTree(grace time.Duration) []terminal.Proc {
 	if held {
 		s.release()
 	}
-	s.keep(left, doubt)
-	stop.left = s.describe(left, doubt)
+	s.keep(left, unknown)
+	stop.left = s.describe(left, unknown)
 	s.stopMu.Lock()
 	stop.over = true
 	s.stopMu.Unlock()
@@ -159,16 +159,16 @@ func (s *session) tree() *tree {
 }
 
 // keep remembers what outlived the process.
-func (s *session) keep(left []proc, doubt error) {
+func (s *session) keep(left []proc, unknown error) {
 	ids := make([]ident, len(left))
 	for i, p := range left {
 		ids[i] = p.ident
 	}
 	s.stopMu.Lock()
-	s.left, s.doubt = ids, doubt
+	s.left, s.unknown = ids, unknown
 	s.stopMu.Unlock()
 	s.local.keep(ids)
-	if len(ids) == 0 && doubt == nil {
+	if len(ids) == 0 && unknown == nil {
 		s.local.settle(s.process)
 	}
 }
@@ -230,7 +230,7 @@ func (s *session) look(natural bool) (alone bool) {
 			t.leaders[pid] = true
 		}
 		left := t.search()
-		s.keep(left, t.doubt())
+		s.keep(left, t.unknown())
 		s.giveBack()
 	})
 	return false
@@ -250,16 +250,16 @@ func (s *session) Survivors() []terminal.Proc {
 	defer s.walk.Unlock()
 	s.stopMu.Lock()
 	if len(s.left) == 0 && (s.alone || !s.group.populated() && !s.held()) {
-		doubt := s.doubt
+		unknown := s.unknown
 		s.stopMu.Unlock()
-		return s.describe(nil, doubt)
+		return s.describe(nil, unknown)
 	}
 	t := s.tree()
 	s.stopMu.Unlock()
 	left := t.search()
-	doubt := t.doubt()
-	s.keep(left, doubt)
-	return s.describe(left, doubt)
+	unknown := t.unknown()
+	s.keep(left, unknown)
+	return s.describe(left, unknown)
 }
 
 // signalRest signals what is left of the group after the exit of its leader,
@@ -294,8 +294,8 @@ func (s *session) signalRest(sig os.Signal, held bool) error {
 // describe names processes of the tree, and those who hold an output, which
 // may be none of the tree's: somebody else's server that was handed a
 // descriptor. They are named and left alone. It returns nil where there is nobody
-// to name, and doubt.
-func (s *session) describe(left []proc, doubt error) []terminal.Proc {
+// to name, and unknown.
+func (s *session) describe(left []proc, unknown error) []terminal.Proc {
 	list := describe(left)
 	var held []*stream
 	for _, stream := range s.streams {
@@ -308,7 +308,7 @@ func (s *session) describe(left []proc, doubt error) []terminal.Proc {
 			list = append(list, id.describe())
 		}
 	}
-	if len(list) == 0 && doubt != nil {
+	if len(list) == 0 && unknown != nil {
 		return nil
 	}
 	return list
@@ -323,7 +323,7 @@ func (l *Local) run(p *process) {
 	if s := p.session; s != nil {
 		s.place = -1 // the watchdog ends its cgroup
 		if p.child.group == nil {
-			s.place = l.roll.add(p.child.pid)
+			s.place = l.pgids.add(p.child.pid)
 		}
 	}
 	l.watch(p.child, p.over)
@@ -335,7 +335,7 @@ func (l *Local) forget(p *process) {
 	defer l.mu.Unlock()
 	delete(l.live, p)
 	if s := p.session; s != nil && s.place >= 0 {
-		l.roll.drop(s.place)
+		l.pgids.drop(s.place)
 	}
 	l.finishLate()
 }
@@ -410,7 +410,7 @@ func (l *Local) stopAll(grace time.Duration) ([]terminal.Proc, error) {
 		p.mu.Unlock()
 	}
 	deadline := time.Now().Add(grace)
-	left, doubt := t.end(func() time.Time { return deadline })
+	left, unknown := t.end(func() time.Time { return deadline })
 	for _, p := range held {
 		if p.session == nil {
 			p.child.signal(os.Kill) // the tree may not have seen it
@@ -423,9 +423,9 @@ func (l *Local) stopAll(grace time.Duration) ([]terminal.Proc, error) {
 			select {
 			case <-p.reaped:
 			case <-bound:
-				return nil, doubt
+				return nil, unknown
 			}
 		}
 	}
-	return describe(left), doubt
+	return describe(left), unknown
 }

@@ -28,7 +28,7 @@ type stream struct {
 	absence atomic.Pointer[absence] // of a terminal without input
 
 	holding atomic.Bool // theirs is open, and only held
-	free    atomic.Bool // letGo was called
+	free    atomic.Bool // closeChild was called
 
 	reading sync.Mutex // held by the caller's Read; above no other lock
 }
@@ -37,12 +37,12 @@ type stream struct {
 func (s *stream) hold() {
 	s.holding.Store(true)
 	if s.free.Load() {
-		s.letGo()
+		s.closeChild()
 	}
 }
 
-// letGo closes the process's end, now or as soon as the process has started.
-func (s *stream) letGo() {
+// closeChild closes the process's end, now or as soon as the process has started.
+func (s *stream) closeChild() {
 	s.free.Store(true)
 	if s.holding.Swap(false) {
 		s.theirs.Close()
@@ -50,7 +50,7 @@ func (s *stream) letGo() {
 }
 
 func (s *stream) Read(b []byte) (int, error) {
-	s.letGo()
+	s.closeChild()
 	s.reading.Lock()
 	defer s.reading.Unlock()
 	if s.closed.Load() {
@@ -94,14 +94,14 @@ func (s *stream) Close() error {
 	if s.closed.Swap(true) {
 		return nil
 	}
-	s.letGo()
+	s.closeChild()
 	s.check()
 	return s.f.Close()
 }
 
-// seize takes the stream from the caller: Close without closing the file, if
+// takeOver takes the stream from the caller: Close without closing the file, if
 // somebody holds the other end. It reports whether the file is still open.
-func (s *stream) seize() bool {
+func (s *stream) takeOver() bool {
 	held := s.held()
 	if s.closed.Swap(true) {
 		return false
@@ -120,7 +120,7 @@ func (s *stream) seize() bool {
 // outlived its starter still holds the other end, a closed pipe or terminal
 // would kill it at its next word; so what it writes is read to nowhere.
 func (l *Local) abandon(s *stream) {
-	if s.seize() {
+	if s.takeOver() {
 		l.drain(s)
 	}
 }

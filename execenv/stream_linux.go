@@ -16,7 +16,7 @@ import (
 // holds a buffer only while there is something to read, so that an idle output
 // costs no memory.
 func (s *stream) WriteTo(w io.Writer) (written int64, err error) {
-	s.letGo()
+	s.closeChild()
 	return s.copy(w)
 }
 

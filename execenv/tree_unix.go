@@ -36,11 +36,11 @@ type tree struct {
 	forked []window       // when those of marked began that may have missed their limit
 
 	// Of the last look:
-	blind  bool   // it saw nothing
-	cause  error  // why it may not have seen everybody; nil: it has
-	doubts []proc // may belong or not: they show nothing of themselves
-	missed bool   // it has seen nobody, and may have missed somebody who was forked meanwhile
-	empty  int    // it and so many before it saw nobody
+	blind     bool   // it saw nothing
+	cause     error  // why it may not have seen everybody; nil: it has
+	undecided []proc // may belong or not: they show nothing of themselves
+	missed    bool   // it has seen nobody, and may have missed somebody who was forked meanwhile
+	empty     int    // it and so many before it saw nobody
 }
 
 // A window is from one start of a process to another.
@@ -52,8 +52,8 @@ type verdict int
 const (
 	unrelated verdict = iota
 	member
-	fleeting // it shows nothing yet: it is in the middle of an exec
-	doubtful // it shows nothing
+	fleeting  // it shows nothing yet: it is in the middle of an exec
+	undecided // it shows nothing
 )
 
 func (t *tree) judge(p proc, again bool) verdict {
@@ -76,7 +76,7 @@ func (t *tree) judge(p proc, again bool) verdict {
 	case state == tagsFleeting && p.young():
 		return fleeting
 	}
-	return doubtful
+	return undecided
 }
 
 // find returns the living members. It calls found, if that is not nil, for
@@ -85,7 +85,7 @@ func (t *tree) find(found func(proc)) []proc { return t.sift(t.look(), found) }
 
 // sift returns the members that a walk has seen.
 func (t *tree) sift(w *walk, found func(proc)) []proc {
-	t.cause, t.doubts = w.err, nil
+	t.cause, t.undecided = w.err, nil
 	if t.blind = w.procs == nil && !t.exact; t.blind {
 		return nil
 	}
@@ -146,8 +146,8 @@ func (t *tree) sift(w *walk, found func(proc)) []proc {
 			case p.dead:
 			case is == fleeting:
 				later = append(later, p)
-			case is == doubtful && t.mayBeAdopted(p, ids):
-				t.doubts = append(t.doubts, p)
+			case is == undecided && t.mayBeAdopted(p, ids):
+				t.undecided = append(t.undecided, p)
 			}
 			return false
 		})
@@ -159,7 +159,7 @@ func (t *tree) sift(w *walk, found func(proc)) []proc {
 		time.Sleep(time.Millisecond)
 		rest = later
 	}
-	t.missed = !chase(w.last, func(p proc) {
+	t.missed = !rescan(w.last, func(p proc) {
 		if ids[p.pid].ident == p.ident || p.start < t.since {
 			return // the walk has seen it
 		}
@@ -215,11 +215,11 @@ func (t *tree) mayBeAdopted(p proc, ids map[int]proc) bool {
 	return !t.own[p.pid] && !t.leaders[p.pid] && mayAdopt(p.ppid)
 }
 
-// chase calls see for those who were forked after last. A walk does not see who is
+// rescan calls see for those who were forked after last. A walk does not see who is
 // forked behind it, and in a chain of forks that is everybody; but they have new
 // process ids, and there are few of them. It returns false if it cannot tell that
 // it has come to an end.
-func chase(last int, see func(proc)) bool {
+func rescan(last int, see func(proc)) bool {
 	const most = 1000
 	var unseen []int // ended, or not there yet: a fork takes its id first
 	for range most {
@@ -260,9 +260,9 @@ func (t *tree) search() (members []proc) {
 	return members
 }
 
-// doubt says why it cannot be told, after a look that found nobody, that nobody is
-// left; nil: it can.
-func (t *tree) doubt() error {
+// unknown returns, after a look that found nothing, why something may be left;
+// nil: nothing is left.
+func (t *tree) unknown() error {
 	switch {
 	case t.exact && !t.group.populated():
 		return nil
@@ -270,9 +270,9 @@ func (t *tree) doubt() error {
 		return fmt.Errorf("%w what is left: %w", errCannotTell, t.cause)
 	case t.missed:
 		return fmt.Errorf("%w what is left: processes are started faster than they can be looked at", errCannotTell)
-	case len(t.doubts) > 0:
+	case len(t.undecided) > 0:
 		var names []string
-		for _, p := range describe(t.doubts) {
+		for _, p := range describe(t.undecided) {
 			names = append(names, p.String())
 		}
 		if len(names) > 0 { // else they have just ended
@@ -299,10 +299,10 @@ func (t *tree) enough(seen time.Time) bool {
 }
 
 // end ends the tree: it asks, waits until deadline, and kills until nothing is
-// left. It returns what it could not end, and why there may be more: see doubt.
+// left. It returns what it could not end, and why there may be more: see unknown.
 func (t *tree) end(deadline func() time.Time) ([]proc, error) {
 	if time.Now().Before(deadline()) && t.ask(deadline) {
-		return nil, t.doubt()
+		return nil, t.unknown()
 	}
 	denied := make(map[ident]bool)
 	kill := func(p proc) {
@@ -323,7 +323,7 @@ func (t *tree) end(deadline func() time.Time) ([]proc, error) {
 		}
 		switch over := t.enough(seen); {
 		case t.blind && spent > terminal.KillTimeout:
-			return t.stubborn(), t.doubt()
+			return t.stubborn(), t.unknown()
 		case t.blind && (!over && short(t.cause) || len(t.stubborn()) > 0):
 			time.Sleep(blindPause)
 			continue
@@ -331,11 +331,11 @@ func (t *tree) end(deadline func() time.Time) ([]proc, error) {
 			time.Sleep(time.Millisecond)
 			continue
 		case len(left) == 0:
-			return nil, t.doubt()
+			return nil, t.unknown()
 		}
 		hopeless := !slices.ContainsFunc(left, func(p proc) bool { return !denied[p.ident] })
 		if hopeless || spent > terminal.KillTimeout {
-			return left, t.doubt()
+			return left, t.unknown()
 		}
 		awaitAll(left, time.Now().Add(50*time.Millisecond))
 	}

@@ -39,19 +39,19 @@ done <&3
 
 var watchdogShell = "/bin/sh"
 
-// A roll is the list of the groups whose leaders are not reaped. A nil *roll
+// A pgidFile is the list of the groups whose leaders are not reaped. A nil *pgidFile
 // has none.
-type roll struct {
+type pgidFile struct {
 	file  *os.File
 	size  int
 	spare []int
 }
 
-// rollLine is the length of a line, which holds a process id or blanks.
-const rollLine = 12
+// pgidLine is the length of a line, which holds a process id or blanks.
+const pgidLine = 12
 
 // add enters a group, and returns its place.
-func (r *roll) add(pgid int) int {
+func (r *pgidFile) add(pgid int) int {
 	if r == nil {
 		return 0
 	}
@@ -65,18 +65,18 @@ func (r *roll) add(pgid int) int {
 	return place
 }
 
-// drop takes a group out, before its number can be a stranger's.
-func (r *roll) drop(place int) {
+// drop takes a group out, before its number can be an unrelated process's.
+func (r *pgidFile) drop(place int) {
 	if r != nil {
 		r.set(place, "")
 		r.spare = append(r.spare, place)
 	}
 }
 
-func (r *roll) set(place int, text string) {
-	line := [rollLine]byte([]byte("           \n"))
-	copy(line[:rollLine-1], text)
-	r.file.WriteAt(line[:], int64(place*rollLine))
+func (r *pgidFile) set(place int, text string) {
+	line := [pgidLine]byte([]byte("           \n"))
+	copy(line[:pgidLine-1], text)
+	r.file.WriteAt(line[:], int64(place*pgidLine))
 }
 
 // unlinked returns a file that has no name any more.
@@ -137,22 +137,22 @@ func (l *Local) guard() (*guarding, error) {
 		}
 		l.null = null // nil where there is none
 	}
-	if l.dog != nil {
+	if l.watchdog != nil {
 		select {
-		case <-l.dog.gone: // somebody ended it
-			l.dog.pipe.Close()
-			l.dog = nil
+		case <-l.watchdog.gone: // somebody ended it
+			l.watchdog.pipe.Close()
+			l.watchdog = nil
 		default:
 			return nil, nil
 		}
 	}
-	if l.roll == nil {
+	if l.pgids == nil {
 		f, err := nameless()
 		if short(err) {
 			return nil, explain(err, "", "")
 		}
 		if err == nil { // else it finds what has a mark
-			l.roll = &roll{file: f}
+			l.pgids = &pgidFile{file: f}
 		}
 	}
 	g := &guarding{bound: time.Now().Add(terminal.KillTimeout), over: make(chan struct{})}
@@ -162,7 +162,7 @@ func (l *Local) guard() (*guarding, error) {
 	l.starting.Add(1)
 	go func() { // Close waits for it as for a Start
 		defer l.leave(shell)
-		dog, err := l.startWatchdog(shell)
+		w, err := l.startWatchdog(shell)
 		if errors.Is(err, os.ErrNotExist) {
 			err = nil // no shell on this machine: what cannot be guarded can still run
 		}
@@ -171,7 +171,7 @@ func (l *Local) guard() (*guarding, error) {
 		if err != nil {
 			l.giveBack()
 		}
-		l.dog, l.guarding, g.err = dog, nil, err
+		l.watchdog, l.guarding, g.err = w, nil, err
 		close(g.over)
 	}()
 	return g, nil
@@ -199,8 +199,8 @@ func (l *Local) startWatchdog(p *process) (*watchdog, error) {
 		null = closed
 	}
 	groups := null // no line can be read from it
-	if l.roll != nil {
-		groups = l.roll.file
+	if l.pgids != nil {
+		groups = l.pgids.file
 	}
 	dir := ""
 	if l.groups != nil {
@@ -231,9 +231,9 @@ func (l *Local) startWatchdog(p *process) (*watchdog, error) {
 	return w, nil
 }
 
-// dismiss ends the watchdog, when what it was to end has ended. If it cannot be
+// stop ends the watchdog, when what it was to end has ended. If it cannot be
 // killed, it ends by itself.
-func (w *watchdog) dismiss() {
+func (w *watchdog) stop() {
 	if w == nil {
 		return
 	}
@@ -245,7 +245,7 @@ func (w *watchdog) dismiss() {
 	}
 }
 
-func (r *roll) close() {
+func (r *pgidFile) close() {
 	if r != nil {
 		r.file.Close()
 	}

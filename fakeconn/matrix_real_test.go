@@ -37,7 +37,7 @@ func TestFaultMatrixStopReading(t *testing.T) {
 				}
 				all.Go(func() {
 					ran, hit := false, false
-					ok := t.Run(c.String(), func(t *testing.T) { ran, hit = true, deaf(t, c) })
+					ok := t.Run(c.String(), func(t *testing.T) { ran, hit = true, unread(t, c) })
 					mu.Lock()
 					defer mu.Unlock()
 					if ran {
@@ -51,12 +51,12 @@ func TestFaultMatrixStopReading(t *testing.T) {
 	t.Logf("fault matrix: %s", results)
 }
 
-// deaf plays a cell, and reports whether the client stopped reading.
-func deaf(t *testing.T, c cell) bool {
+// unread plays a cell, and reports whether the client stopped reading.
+func unread(t *testing.T, c cell) bool {
 	const (
-		half     = 400 * time.Millisecond // the command runs for two of them
-		patience = 2 * time.Second        // of the agent's own context
-		slack    = 5 * time.Second        // of a machine that has other things to do
+		half        = 400 * time.Millisecond // the command runs for two of them
+		callTimeout = 2 * time.Second        // of the agent's own context
+		slack       = 5 * time.Second        // of a machine that has other things to do
 	)
 	job := &job{time: 2 * half}
 	programs := map[string]memterm.Program{"job": job.run}
@@ -89,7 +89,7 @@ func deaf(t *testing.T, c cell) bool {
 	agent.turn = func(ctx context.Context, turn *bridge.Turn) (acp.PromptResponse, error) {
 		close(begun)
 		defer close(turned)
-		bound := patience
+		bound := callTimeout
 		if c.method == toCreate {
 			bound = terminal.CreateTimeout // which ends it in other cells
 		}
@@ -153,7 +153,7 @@ func deaf(t *testing.T, c cell) bool {
 	}
 	if c.phase != atClose {
 		<-turned
-		within(max(patience, map[bool]time.Duration{true: terminal.CreateTimeout}[c.method == toCreate])+2*terminal.SettleTimeout, "the turn")
+		within(max(callTimeout, map[bool]time.Duration{true: terminal.CreateTimeout}[c.method == toCreate])+2*terminal.SettleTimeout, "the turn")
 	}
 	start = time.Now()
 	closeErr := agent.s.Close()

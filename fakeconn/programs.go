@@ -27,7 +27,7 @@ import (
 //	spawn PROGRAM…      starts the program, which may outlive it, and exits
 //	ignore-term [TEXT]  prints TEXT, then runs until it is killed
 //
-// What does not ignore it ends by a polite signal.
+// What does not ignore it is ended by SIGTERM.
 func Programs() map[string]memterm.Program {
 	programs := memterm.Standard()
 	maps.Copy(programs, map[string]memterm.Program{

@@ -25,7 +25,7 @@ func BenchmarkStop(b *testing.B) {
 	}{
 		{"cooperative", "sleep 300 & sleep 300 & echo ready; wait", 0},
 		{"escaped", "setsid sleep 300 & (setsid sleep 300 &); echo ready; wait", 0},
-		{"deaf", "trap '' TERM HUP INT; sleep 300 & sleep 300 & echo ready; wait", grace},
+		{"stubborn", "trap '' TERM HUP INT; sleep 300 & sleep 300 & echo ready; wait", grace},
 	} {
 		for _, tty := range []bool{false, true} {
 			b.Run(tree.name+map[bool]string{false: "/pipe", true: "/tty"}[tty], func(b *testing.B) {

@@ -129,7 +129,7 @@ func TestHangup(t *testing.T) {
 		survives bool
 	}{
 		"background": {"sleep 300 & echo pid=$!", false},
-		"deaf":       {"trap '' HUP; sleep 300 & echo pid=$!", true},
+		"stubborn":   {"trap '' HUP; sleep 300 & echo pid=$!", true},
 		"setsid":     {"setsid sleep 300 & echo pid=$!; sleep 0.1", true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -295,7 +295,7 @@ func TestPaste(t *testing.T) {
 func TestInputBlockedIsIdle(t *testing.T) {
 	modes(t, func(t *testing.T, tty bool) {
 		m := newManager(t, nil)
-		term := deaf(t, m, tty)
+		term := startUnread(t, m, tty)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		var wg sync.WaitGroup

@@ -142,8 +142,8 @@ func TestInputBlocked(t *testing.T) {
 	})
 }
 
-// deaf starts a command that never reads its input, and waits until it is ready.
-func deaf(t *testing.T, m *localterm.Manager, tty bool) terminal.Terminal {
+// startUnread starts a command that never reads its input, and waits until it is ready.
+func startUnread(t *testing.T, m *localterm.Manager, tty bool) terminal.Terminal {
 	t.Helper()
 	line := "stty raw -echo; echo ready; exec sleep 300"
 	if !tty {
@@ -158,7 +158,7 @@ func deaf(t *testing.T, m *localterm.Manager, tty bool) terminal.Terminal {
 func TestInputBlockedByTheEnd(t *testing.T) {
 	modes(t, func(t *testing.T, tty bool) {
 		m := newManager(t, nil)
-		term := deaf(t, m, tty)
+		term := startUnread(t, m, tty)
 		done := make(chan error, 1)
 		go func() {
 			_, err := term.WriteInput(t.Context(), strings.Repeat("x", 1<<20))

@@ -333,7 +333,7 @@ func (m *Manager) launch(t *term) error {
 	t.out.ingest(m.wg.Go)
 	t.watch()
 	if err != nil {
-		t.halt() // it holds its slot until it has ended
+		t.requestStop() // it holds its slot until it has ended
 	}
 	return err
 }

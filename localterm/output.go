@@ -71,7 +71,7 @@ type deliverer interface {
 // started by join.
 func (o *output) ingest(join func(func())) {
 	for _, s := range o.streams {
-		k := keeper{o, s.name}
+		k := sink{o, s.name}
 		if d, ok := s.ReadCloser.(deliverer); ok {
 			d.Deliver(k, o.ended)
 			continue
@@ -97,13 +97,13 @@ func (o *output) ended(err error) {
 	}
 }
 
-// A keeper keeps what is written of one stream.
-type keeper struct {
+// A sink keeps what is written of one stream.
+type sink struct {
 	out  *output
 	name terminal.Stream
 }
 
-func (k keeper) Write(p []byte) (int, error) {
+func (k sink) Write(p []byte) (int, error) {
 	k.out.write(k.name, p)
 	if k.out.queries != nil {
 		k.out.queries.scan(p)

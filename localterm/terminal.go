@@ -34,7 +34,7 @@ type term struct {
 	cancel context.CancelCauseFunc // ends a start elsewhere
 
 	prepare  func(*execenv.TTY) error // makes sess; nil once it has started
-	stop     chan struct{}            // closed by halt
+	stop     chan struct{}            // closed by requestStop
 	stopOnce sync.Once
 	timeout  *time.Timer // nil without Command.Timeout
 	claimed  atomic.Bool // somebody settles it
@@ -216,8 +216,8 @@ func (t *term) exited(alone bool) {
 	}
 }
 
-// halt asks for the end of the command.
-func (t *term) halt() {
+// requestStop asks for the end of the command.
+func (t *term) requestStop() {
 	t.stopOnce.Do(func() { close(t.stop) })
 	t.end(terminal.Stopped)
 }
@@ -429,7 +429,7 @@ func (t *term) Signal(sig os.Signal) error {
 // Stop implements [terminal.Terminal].
 func (t *term) Stop(ctx context.Context) (terminal.Info, error) {
 	over := t.ended()
-	t.halt()
+	t.requestStop()
 	info, err := terminal.Wait(ctx, t)
 	if err != nil || !over || info.Left != nil && len(info.Left) == 0 {
 		return info, err

@@ -420,7 +420,7 @@ func (x *exam) input() {
 		return
 	}
 	defer t.release()
-	if _, _, ok := t.wait().within(x.patience(2 * time.Second)); ok {
+	if _, _, ok := t.wait().within(x.bound(2 * time.Second)); ok {
 		x.pass("input", "empty", "")
 		return
 	}
@@ -440,7 +440,7 @@ func (x *exam) input() {
 
 // heldOutput has a child in the background hold the output for a while.
 func (x *exam) heldOutput() {
-	limit := x.patience(1500 * time.Millisecond)
+	limit := x.bound(1500 * time.Millisecond)
 	held := max(3*time.Second, limit*4/3).Truncate(time.Second) + time.Second // beyond the limit by far
 	line := fmt.Sprintf("(sleep 1;echo later;sleep %d) & echo now", held/time.Second-1)
 	t, err := x.create(x.sh(line))
@@ -627,7 +627,7 @@ func (x *exam) kill() {
 	if !x.pause(100 * time.Millisecond) {
 		return
 	}
-	if o := t.outputWithin(x.patience(time.Second)); !o.ok && o.err == nil {
+	if o := t.outputWithin(x.bound(time.Second)); !o.ok && o.err == nil {
 		x.deviates("running-output", "waits for the end", specNoWait, "terminal/output of a command that runs is not answered within %v", time.Second)
 	} else if o.ok {
 		x.pass("running-output", "answered at once", "")
@@ -692,7 +692,7 @@ func (x *exam) signal(s *status) {
 // after the kill: on a client that is slow it writes later.
 func (x *exam) killChildren() {
 	for _, writes := range []time.Duration{2 * time.Second, 5 * time.Second, 12 * time.Second} {
-		if writes < x.patience(time.Second) {
+		if writes < x.bound(time.Second) {
 			continue
 		}
 		if x.killChild(writes) {
@@ -742,7 +742,7 @@ func (x *exam) killChild(writes time.Duration) bool {
 
 // killStubborn kills a command that ignores what can be ignored.
 func (x *exam) killStubborn() {
-	limit := x.patience(4 * time.Second).Truncate(time.Second)
+	limit := x.bound(4 * time.Second).Truncate(time.Second)
 	t, err := x.create(x.sh(fmt.Sprintf("trap '' TERM HUP INT;sleep %d", limit/time.Second+2)))
 	if err != nil {
 		x.unknown("kill-stubborn", "%v", err)
@@ -781,11 +781,11 @@ func (x *exam) release() {
 		t.release()
 		return
 	}
-	r, answered := x.w.await(x.ctx, t.letGo(), callBound, nil)
+	r, answered := x.w.await(x.ctx, t.sendRelease(), callBound, nil)
 	if answered && r.err != nil {
 		x.deviates("release", "refused", specRelease, "%v", r.err)
 	}
-	_, waitErr, ok := w.within(min(x.patience(2*time.Second), 4*time.Second))
+	_, waitErr, ok := w.within(min(x.bound(2*time.Second), 4*time.Second))
 	switch {
 	case !answered && ok:
 		x.deviates("release", "not answered", specRelease, "no answer within %v", callBound)
@@ -796,7 +796,7 @@ func (x *exam) release() {
 	default:
 		x.pass("release", "ends it", "")
 	}
-	o, gone := x.do(acp.ClientMethodTerminalOutput, t.params(), x.patience(time.Second), nil)
+	o, gone := x.do(acp.ClientMethodTerminalOutput, t.params(), x.bound(time.Second), nil)
 	switch {
 	case !gone:
 		x.unknown("released-id", "no answer")
@@ -821,7 +821,7 @@ func (x *exam) unknownID() {
 	var succeed []string
 	value := ""
 	for _, method := range []string{acp.ClientMethodTerminalOutput, acp.ClientMethodTerminalWaitForExit, acp.ClientMethodTerminalKill} {
-		r, ok := x.w.await(x.ctx, x.w.send(method, t.params()), x.patience(time.Second), nil)
+		r, ok := x.w.await(x.ctx, x.w.send(method, t.params()), x.bound(time.Second), nil)
 		switch {
 		case !ok:
 			x.unknown("unknown-id", "%s is not answered", method)
@@ -845,7 +845,7 @@ func (x *exam) unknownID() {
 	defer r.term.release()
 	other := r.term.params()
 	other["sessionId"] = "termbridge-probe-no-such-session"
-	switch o, ok := x.w.await(x.ctx, x.w.send(acp.ClientMethodTerminalOutput, other), x.patience(time.Second), nil); {
+	switch o, ok := x.w.await(x.ctx, x.w.send(acp.ClientMethodTerminalOutput, other), x.bound(time.Second), nil); {
 	case !ok:
 		x.unknown("wrong-session", "no answer")
 	case o.err != nil:
@@ -894,7 +894,7 @@ func (x *exam) requestIDs() {
 		return
 	}
 	t := &term{x: x, id: "termbridge-probe-no-such-terminal"}
-	if _, ok := x.w.await(x.ctx, x.w.sendAs(used, acp.ClientMethodTerminalOutput, t.params()), x.patience(2*time.Second), nil); ok {
+	if _, ok := x.w.await(x.ctx, x.w.sendAs(used, acp.ClientMethodTerminalOutput, t.params()), x.bound(2*time.Second), nil); ok {
 		x.pass("request-ids", "kept apart", "")
 	} else {
 		x.deviates("request-ids", "taken for an answer", specReply, "a request with the id %s is not answered", used)

@@ -79,9 +79,9 @@ func (x *exam) stop(why string) {
 	}
 }
 
-// patience is a bound on what a client does at once: more where it, or its machine, is
+// bound is how long to wait for what a client does at once: more where it, or its machine, is
 // slow.
-func (x *exam) patience(d time.Duration) time.Duration {
+func (x *exam) bound(d time.Duration) time.Duration {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return d + min(5*middle(slices.Clone(x.took[acp.ClientMethodTerminalCreate])), 4*d)
@@ -256,7 +256,7 @@ func (x *exam) createdLate(r reply) {
 	}
 	ctx := context.WithoutCancel(x.ctx)
 	x.w.await(ctx, x.w.send(acp.ClientMethodTerminalKill, t.params()), sweepBound/4, nil)
-	if c := t.letGo(); c != nil {
+	if c := t.sendRelease(); c != nil {
 		x.w.await(ctx, c, sweepBound/4, nil)
 	}
 }
@@ -355,13 +355,13 @@ func (t *term) kill(limit time.Duration) (reply, bool) {
 
 // release releases the terminal, once, and waits for nothing.
 func (t *term) release() {
-	if c := t.letGo(); c != nil {
+	if c := t.sendRelease(); c != nil {
 		t.x.releasing.Go(func() { t.x.w.await(context.WithoutCancel(t.x.ctx), c, sweepBound, nil) })
 	}
 }
 
-// letGo sends the release, unless that is done.
-func (t *term) letGo() *call {
+// sendRelease sends the release, unless that is done.
+func (t *term) sendRelease() *call {
 	x := t.x
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -400,7 +400,7 @@ func (x *exam) sweep() {
 	for _, t := range left {
 		all.Go(func() {
 			x.w.await(detached, x.w.send(acp.ClientMethodTerminalKill, t.params()), sweepBound/2, nil)
-			if c := t.letGo(); c != nil {
+			if c := t.sendRelease(); c != nil {
 				x.w.await(detached, c, sweepBound/2, nil)
 			}
 		})

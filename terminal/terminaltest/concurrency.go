@@ -115,8 +115,8 @@ var concurrencyRule = rule{
 			m := h.manager()
 			done := h.start("print", "kept")
 			h.end(done)
-			polite, tough := h.start("hold"), h.start("stubborn")
-			h.waitText(polite, "ready\n")
+			plain, tough := h.start("hold"), h.start("stubborn")
+			h.waitText(plain, "ready\n")
 			_, cursor := h.waitText(tough, "ready\n")
 			var out terminal.Output
 			var err error
@@ -136,7 +136,7 @@ var concurrencyRule = rule{
 			if err != nil || !out.EOF() {
 				h.Errorf("a read of a command whose Manager closes: %+v, %v; want the end", out, err)
 			}
-			for _, t := range []terminal.Terminal{polite, tough} {
+			for _, t := range []terminal.Terminal{plain, tough} {
 				select {
 				case <-t.Done():
 					h.checkStopped(t.Info())

@@ -177,10 +177,10 @@ func beat(p *memterm.Process) terminal.Exit {
 	}
 }
 
-// family is family FILE: hold with two children, beat FILE.polite and the
+// family is family FILE: hold with two children, beat FILE.plain and the
 // stubborn beat FILE.stubborn.
 func family(p *memterm.Process) terminal.Exit {
-	if _, err := p.Spawn("beat", p.Args[1]+".polite"); err != nil {
+	if _, err := p.Spawn("beat", p.Args[1]+".plain"); err != nil {
 		fmt.Fprintln(p.Stderr, "family:", err)
 		return memterm.Code(1)
 	}

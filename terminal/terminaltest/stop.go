@@ -44,13 +44,13 @@ var stopRule = rule{
 			file := filepath.Join(h.TempDir(), "beat")
 			t := h.start("family", file)
 			h.waitText(t, "ready\n")
-			h.waitBeat(file+".polite", file+".stubborn")
+			h.waitBeat(file+".plain", file+".stubborn")
 			info := h.stop(t)
 			h.checkStopped(info)
 			if !h.c.Tree {
 				return // what it does not reach, it cannot name
 			}
-			h.checkDead(file+".polite", file+".stubborn")
+			h.checkDead(file+".plain", file+".stubborn")
 			if info.Left == nil || len(info.Left) > 0 {
 				h.Errorf("Left is %#v, want none and not unknown", info.Left)
 			}

@@ -115,17 +115,17 @@ func titleTo(limit int) func(parts, int) {
 	}
 }
 
-// inputTo shrinks rawInput to what the line leaves for it, and at least to floor.
-func inputTo(floor int) func(parts, int) {
-	return func(p parts, over int) { *p.rawInput = shrinkBy(*p.rawInput, over, floor) }
+// inputTo shrinks rawInput to what the line leaves for it, and at least to least.
+func inputTo(least int) func(parts, int) {
+	return func(p parts, over int) { *p.rawInput = shrinkBy(*p.rawInput, over, least) }
 }
 
-func outputTo(floor int) func(parts, int) {
-	return func(p parts, over int) { *p.rawOutput = shrinkBy(*p.rawOutput, over, floor) }
+func outputTo(least int) func(parts, int) {
+	return func(p parts, over int) { *p.rawOutput = shrinkBy(*p.rawOutput, over, least) }
 }
 
-func shrinkBy(tree any, over, floor int) any {
-	return Shrink(tree, max(sizeWithin(tree, Line, 2*Line)-over, floor))
+func shrinkBy(tree any, over, least int) any {
+	return Shrink(tree, max(sizeWithin(tree, Line, 2*Line)-over, least))
 }
 
 // cutContent takes as many bytes as the line is too long from the text blocks of

@@ -152,11 +152,11 @@ func (k kind) begin(r *rig, s scene) {
 
 // An order is what a client is told to do: one of these.
 type order struct {
-	Prompt string `json:"prompt,omitempty"`
-	Cancel bool   `json:"cancel,omitempty"`
-	Close  bool   `json:"close,omitempty"` // the session
-	Deaf   bool   `json:"deaf,omitempty"`  // read no more, and leave the agent's input open
-	Pause  int64  `json:"pause,omitempty"` // read nothing for so many milliseconds
+	Prompt  string `json:"prompt,omitempty"`
+	Cancel  bool   `json:"cancel,omitempty"`
+	Close   bool   `json:"close,omitempty"`   // the session
+	Stalled bool   `json:"stalled,omitempty"` // read no more, and leave the agent's input open
+	Pause   int64  `json:"pause,omitempty"`   // read nothing for so many milliseconds
 
 	// Notify is a notification of any kind, sent so often.
 	Notify string `json:"notify,omitempty"`
@@ -528,7 +528,7 @@ func TestNobodyReads(t *testing.T) {
 			k.begin(r, scene{})
 			r.order(order{Prompt: prompt})
 			r.until("the answer", func(wire []message) bool { return len(answers(wire)) > 0 })
-			r.order(order{Deaf: true})
+			r.order(order{Stalled: true})
 			if !k.raw {
 				r.stdin.Close()
 			}

@@ -194,8 +194,8 @@ func (c *rawClient) wait(answer <-chan json.RawMessage) json.RawMessage {
 		return a
 	case <-c.exited:
 		c.Fatalf("the agent exited (%s) and did not answer\n%s", c.exit, c.transcript())
-	case <-time.After(patience):
-		c.Fatalf("no answer within %v\n%s", patience, c.transcript())
+	case <-time.After(testTimeout):
+		c.Fatalf("no answer within %v\n%s", testTimeout, c.transcript())
 	}
 	return nil
 }
@@ -220,7 +220,7 @@ func (c *rawClient) order(o order) {
 		c.mu.Lock()
 		c.paused = time.Now().Add(time.Duration(o.Pause) * time.Millisecond)
 		c.mu.Unlock()
-	case o.Deaf:
+	case o.Stalled:
 		c.stdout.Close()
 	case o.Close:
 		c.ask("session/close", map[string]any{"sessionId": c.session})

@@ -35,8 +35,8 @@ import (
 	"github.com/termbridge/termbridge/terminal"
 )
 
-// patience is how long anything may take that is not the subject of a test.
-const patience = 60 * time.Second
+// testTimeout is how long anything may take that is not the subject of a test.
+const testTimeout = 60 * time.Second
 
 func TestMain(m *testing.M) {
 	// These tests wait for other processes most of the time.
@@ -354,7 +354,7 @@ func request(wire []message, from string, id int64) *message {
 // until waits until want holds of the wire.
 func (r *rig) until(what string, want func(wire []message) bool) {
 	r.Helper()
-	timeout := time.After(patience)
+	timeout := time.After(testTimeout)
 	for {
 		r.mu.Lock()
 		wire, changed := r.wire, r.changed
@@ -370,7 +370,7 @@ func (r *rig) until(what string, want func(wire []message) bool) {
 			}
 			return
 		case <-timeout:
-			r.Fatalf("%s: not within %v", what, patience)
+			r.Fatalf("%s: not within %v", what, testTimeout)
 		}
 	}
 }
@@ -398,8 +398,8 @@ func (r *rig) exits() {
 	r.Helper()
 	select {
 	case <-r.exited:
-	case <-time.After(patience):
-		r.Fatalf("the client did not exit within %v; there are %q", patience, processesWith(r.T, r.mark))
+	case <-time.After(testTimeout):
+		r.Fatalf("the client did not exit within %v; there are %q", testTimeout, processesWith(r.T, r.mark))
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -425,7 +425,7 @@ func (r *rig) running(entry, words string) {
 
 func (r *rig) processes(entry, what string, want func(procs []string) bool) {
 	r.Helper()
-	for deadline := time.Now().Add(patience / 2); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(testTimeout / 2); ; time.Sleep(20 * time.Millisecond) {
 		procs := processesWith(r.T, entry)
 		if want(procs) {
 			return
