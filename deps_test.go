@@ -114,6 +114,11 @@ var rules = []rule{
 		reason:   "arrows point down only",
 	},
 	{
+		packages: []string{"bridge", "acphost", "acpterm", "localterm", "execenv", "view", "control", "probe", "terminal/terminaltest", "cmd/acp-demo-agent", "cmd/termbridge"},
+		deny:     under("mvdan.cc/sh"),
+		reason:   "the shell of memshell is for tests: no agent, editor or suite of another Manager carries it",
+	},
+	{
 		packages: []string{"bridge/internal/updates"},
 		deny:     local("bridge", "acpterm", "execenv", "localterm", "view", "acphost", "fakeconn", "cmd"),
 		reason:   "updates know neither commands nor tool calls",

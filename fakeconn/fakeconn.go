@@ -64,6 +64,7 @@ import (
 	"github.com/termbridge/termbridge/acpwire"
 	"github.com/termbridge/termbridge/terminal"
 	"github.com/termbridge/termbridge/terminal/memterm"
+	"github.com/termbridge/termbridge/terminal/memterm/memshell"
 )
 
 // defaultMaxQueue is the default of Options.MaxQueue.
@@ -92,7 +93,8 @@ type Options struct {
 
 	// Programs are added to those of [Programs].
 	Programs map[string]memterm.Program
-	// Memterm are further options of the Manager that runs them.
+	// Memterm are further options of the Manager that runs them; its Shell is one of
+	// package memshell if they name none.
 	Memterm *memterm.Options
 	// Manager, if not nil, takes its place. Its Managers are the caller's, who
 	// closes them after the Client.
@@ -124,10 +126,6 @@ type Options struct {
 	Allow []Rule
 	// Logger is for the diagnostics of the SDK; nil discards them.
 	Logger *slog.Logger
-
-	// Starts, if not nil, returns the further starts of a program that
-	// [Client.Starts] adds: those within commands.
-	Starts func(program string) int
 }
 
 // A Client is a fake client with a connection to an agent. Its methods may be
@@ -181,6 +179,9 @@ func New(options *Options) *Client {
 		maps.Copy(programs, o.Programs)
 		maps.Copy(programs, c.opts.Programs)
 		o.Programs = programs
+		if o.Shell == nil {
+			o.Shell = memshell.New(nil)
+		}
 		c.mem = memterm.New(&o)
 		manager = func(acp.SessionId) terminal.Manager { return c.mem }
 	}
@@ -268,15 +269,9 @@ func (c *Client) Peer() *acp.ClientSideConnection { return c.peer }
 // Starts tell what has really run.
 func (c *Client) Memterm() *memterm.Manager { return c.mem }
 
-// Starts returns how often a program was started, be it by a command or, with
-// Options.Starts, within one. It must not be called with Options.Manager.
-func (c *Client) Starts(program string) int {
-	n := c.mem.Starts(program)
-	if c.opts.Starts != nil {
-		n += c.opts.Starts(program)
-	}
-	return n
-}
+// Starts returns how often a program was started, be it by a command or within one. It
+// must not be called with Options.Manager.
+func (c *Client) Starts(program string) int { return c.mem.Starts(program) }
 
 // Host is what serves terminal/* and keeps the tool calls.
 func (c *Client) Host() *acphost.Host { return c.host }

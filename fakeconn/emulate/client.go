@@ -12,10 +12,12 @@ import (
 
 	"github.com/coder/acp-go-sdk"
 
+	"github.com/termbridge/termbridge/acphost"
 	"github.com/termbridge/termbridge/fakeconn"
 	"github.com/termbridge/termbridge/internal/text"
 	"github.com/termbridge/termbridge/terminal"
 	"github.com/termbridge/termbridge/terminal/memterm"
+	"github.com/termbridge/termbridge/terminal/memterm/memshell"
 )
 
 // Client returns options for a client that treats terminals as a known one does,
@@ -31,35 +33,47 @@ func Client(name string, o *fakeconn.Options) *fakeconn.Options {
 
 // Client returns options for a client that treats terminals as b says: those of o,
 // which may be nil, with another ClientInfo, and with Wrap, Programs and the
-// Host's Command taken. Lines are run by a shell that knows more of its grammar
-// than memterm's, and programs that are started within a command count as starts
-// only in [fakeconn.Client.Starts]. The options serve one Client.
+// Host's Command taken. The options serve one Client.
 func (b Behaviour) Client(o *fakeconn.Options) *fakeconn.Options {
 	var opts fakeconn.Options
 	if o != nil {
 		opts = *o
 	}
-	l := &client{b: b, groups: map[string]*group{}, terminals: map[string]*term{}, turn: make(chan struct{}, 1)}
+	l := &client{b: b, started: map[string]*term{}, terminals: map[string]*term{}, turn: make(chan struct{}, 1)}
 	l.programs = fakeconn.Programs()
 	if opts.Memterm != nil {
 		maps.Copy(l.programs, opts.Memterm.Programs)
+		l.shell = opts.Memterm.Shell
+	}
+	if l.shell == nil {
+		l.shell = memshell.New(nil)
 	}
 	maps.Copy(l.programs, opts.Programs)
-	opts.Programs = map[string]memterm.Program{runner: func(p *memterm.Process) terminal.Exit {
+	opts.Programs = maps.Clone(l.programs)
+	opts.Programs[runner] = func(p *memterm.Process) terminal.Exit {
 		l.mu.Lock()
-		g := l.groups[p.Args[1]]
+		x := l.started[p.Args[1]]
 		l.mu.Unlock()
-		return g.run(p)
-	}}
+		return x.run(p)
+	}
 	opts.ClientInfo = &b.Info
 	if opts.NoTerminal {
 		return &opts
 	}
+	var host acphost.Options
+	if opts.Host != nil {
+		host = *opts.Host
+	}
+	host.Command = func(req acp.CreateTerminalRequest) (terminal.Command, error) {
+		cmd, err := acphost.Command(req)
+		cmd.Stdin = b.OpenInput // to which nobody writes
+		return cmd, err
+	}
+	opts.Host = &host
 	opts.Wrap = func(c acp.Client) acp.Client {
 		l.Client = c
 		return l
 	}
-	opts.Starts = l.starts
 	return &opts
 }
 
@@ -71,32 +85,15 @@ type client struct {
 	acp.Client
 	b        Behaviour
 	programs map[string]memterm.Program
+	shell    memterm.Program
 	turn     chan struct{} // held by a create that is InTurn
 
 	mu sync.Mutex
 	// guards following
 	n         int
-	starting  int // of terminals that are in no map yet
-	counts    map[string]int
-	groups    map[string]*group
+	starting  int              // of terminals that are in no map yet
+	started   map[string]*term // by the word of runner
 	terminals map[string]*term
-}
-
-// A term is a terminal of a client.
-type term struct {
-	*group
-	session  acp.SessionId
-	host     string // its id in the Host
-	limit    int    // negative is none
-	bad      bool
-	released time.Time     // zero until then
-	outputs  chan struct{} // held by a terminal/output that blocks
-}
-
-func (l *client) starts(name string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.counts[name]
 }
 
 func (l *client) CreateTerminal(ctx context.Context, req acp.CreateTerminalRequest) (acp.CreateTerminalResponse, error) {
@@ -128,16 +125,13 @@ func (l *client) CreateTerminal(ctx context.Context, req acp.CreateTerminalReque
 		}
 	}
 
-	g := newGroup()
-	g.programs, g.counted = l.programs, l.count
-	g.open, g.pipe = b.OpenInput, b.Pipe
-	g.argv = l.argv(req)
-	x := &term{group: g, session: req.SessionId, limit: -1, outputs: make(chan struct{}, 1)}
-	if g.argv == nil {
+	x := newTerm(req.SessionId)
+	x.argv, x.pipe, x.shell = l.argv(req), b.Pipe, l.shell
+	if x.argv == nil {
 		if b.BadStart.Wait == nil {
 			return none, &acp.RequestError{Code: b.BadStart.code(), Message: b.BadStart.Text}
 		}
-		x.bad, g.report = true, b.BadStart.Text
+		x.bad, x.report = true, b.BadStart.Text
 	}
 	switch {
 	case b.NoLimit:
@@ -161,7 +155,7 @@ func (l *client) CreateTerminal(ctx context.Context, req acp.CreateTerminalReque
 	l.n++
 	l.starting++
 	key := strconv.Itoa(l.n)
-	l.groups[key] = g
+	l.started[key] = x
 	l.mu.Unlock()
 	resp, err := l.Client.CreateTerminal(ctx, acp.CreateTerminalRequest{
 		SessionId: req.SessionId, Command: runner, Args: []string{key}, Cwd: req.Cwd, Env: req.Env,
@@ -226,23 +220,13 @@ func (l *client) argv(req acp.CreateTerminalRequest) []string {
 		return nil
 	}
 	words := l.b.Argv(req.Command, req.Args)
-	g := &group{programs: l.programs}
-	if _, ok := g.program(words); ok {
+	if l.programs[words[0]] != nil || memterm.IsShell(words) {
 		return words
 	}
 	if l.b.FallBack && req.Args == nil {
 		return runLine(req.Command, nil)
 	}
 	return nil
-}
-
-func (l *client) count(name string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.counts == nil {
-		l.counts = map[string]int{}
-	}
-	l.counts[name]++
 }
 
 // find returns a terminal that answers.

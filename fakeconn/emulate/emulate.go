@@ -19,6 +19,7 @@ import (
 
 	"github.com/termbridge/termbridge/internal/shellwords"
 	"github.com/termbridge/termbridge/internal/text"
+	"github.com/termbridge/termbridge/terminal/memterm"
 )
 
 // A Behaviour is how a client treats terminals, where that is not what the
@@ -238,7 +239,7 @@ func exitTexts(code *int, signal string) acp.TerminalExitStatus {
 		"SIGHUP": "Hangup", "SIGINT": "Interrupt", "SIGKILL": "Killed", "SIGTERM": "Terminated", "SIGSEGV": "Segmentation fault",
 	}[signal]
 	if !ok {
-		said = fmt.Sprintf("Signal %d", signalNumber(signal))
+		said = fmt.Sprintf("Signal %d", memterm.SignalNumber(signal))
 	}
 	return acp.TerminalExitStatus{ExitCode: new(1), Signal: &said}
 }
@@ -248,7 +249,7 @@ func exitNumbers(code *int, signal string) acp.TerminalExitStatus {
 	if signal == "" {
 		return acp.TerminalExitStatus{ExitCode: code, Signal: new("0")}
 	}
-	return acp.TerminalExitStatus{ExitCode: new(0), Signal: new(fmt.Sprint(signalNumber(signal)))}
+	return acp.TerminalExitStatus{ExitCode: new(0), Signal: new(fmt.Sprint(memterm.SignalNumber(signal)))}
 }
 
 // exitNegative reports a signal as a negative code. (In Go's types it fits; in
@@ -257,7 +258,7 @@ func exitNegative(code *int, signal string) acp.TerminalExitStatus {
 	if signal == "" {
 		return acp.TerminalExitStatus{ExitCode: code}
 	}
-	return acp.TerminalExitStatus{ExitCode: new(-signalNumber(signal))}
+	return acp.TerminalExitStatus{ExitCode: new(-memterm.SignalNumber(signal))}
 }
 
 // Behaviours returns the Behaviours of known clients, as docs/clients.md

@@ -14,6 +14,7 @@ import (
 	"github.com/termbridge/termbridge/fakeconn/emulate"
 	"github.com/termbridge/termbridge/terminal"
 	"github.com/termbridge/termbridge/terminal/memterm"
+	"github.com/termbridge/termbridge/terminal/memterm/memshell"
 )
 
 // A probe is a client with a Behaviour and an agent that asks it directly.
@@ -35,6 +36,7 @@ func probing(t *testing.T, b emulate.Behaviour, f func(p *probe)) {
 	synctest.Test(t, func(t *testing.T) {
 		c := fakeconn.New(b.Client(&fakeconn.Options{
 			Programs: map[string]memterm.Program{"argv": argv},
+			Memterm:  &memterm.Options{Shell: memshell.New(map[string]string{"/work/EXPANDED": ""})},
 			// The probe does what no agent may.
 			Allow: []fakeconn.Rule{fakeconn.RuleUnknown, fakeconn.RuleReleased, fakeconn.RuleRelease},
 		}))

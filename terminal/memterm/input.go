@@ -166,6 +166,46 @@ type reader struct {
 	stopped <-chan struct{}
 }
 
+// Close ends the input: who writes to it gets an error.
+func (r reader) Close() error {
+	r.in.close()
+	return nil
+}
+
+// Pipe returns the ends of a pipe between two processes, which holds 64 KiB. A process
+// that is stopped waits for neither of them. Close both.
+func Pipe() (io.ReadCloser, io.WriteCloser) {
+	in := newInput(nil)
+	return reader{in: in}, pipe{in}
+}
+
+// A pipe is the end of an input at which processes write.
+type pipe struct{ in *input }
+
+func (p pipe) Write(b []byte) (int, error) { return p.WriteUntil(nil, b) }
+
+// WriteUntil waits while the input is full, unless stopped is closed.
+func (p pipe) WriteUntil(stopped <-chan struct{}, b []byte) (int, error) {
+	return p.in.Write(until{context.Background(), stopped}, string(b))
+}
+
+func (p pipe) Close() error { return p.in.Close(context.Background()) }
+
+// until is a context that ends when stopped is closed.
+type until struct {
+	context.Context
+	stopped <-chan struct{}
+}
+
+func (u until) Done() <-chan struct{} { return u.stopped }
+
+func (u until) Err() error {
+	if closed(u.stopped) {
+		return ErrStopped
+	}
+	return nil
+}
+
 // Read returns bytes of one piece of the queue: of one line on a terminal.
 func (r reader) Read(b []byte) (int, error) {
 	in := r.in

@@ -16,8 +16,8 @@
 // Command.Args name a program by its first word; an unknown one fails the
 // start. Command.Line is one simple shell command: quotes are understood,
 // nothing is expanded, and an unknown program prints "sh: NAME: not found" and
-// exits with 127. The words "sh", "-c", LINE are that line. Command.Shell is
-// ignored.
+// exits with 127. A line with more in it needs Options.Shell. The words "sh", "-c",
+// LINE are that line. Command.Shell is ignored.
 //
 // # What is modelled
 //
@@ -58,6 +58,11 @@ const settle = 100 * time.Millisecond
 type Options struct {
 	// Programs are what commands can run, by name. Nil is [Standard].
 	Programs map[string]Program
+
+	// Shell runs the lines that are no simple command, with the Args "/bin/sh", "-c",
+	// LINE or as a command or a program has them: memshell.New returns one. Nil takes
+	// each line for a simple command.
+	Shell Program
 
 	// MaxTerminals is how many terminals are kept, live and ended; 0 is
 	// [terminal.DefaultMaxTerminals].
@@ -158,11 +163,17 @@ func (m *Manager) Starts(name string) int {
 	return m.counts[name]
 }
 
-// count counts a start of the program with this name and returns a pid for it.
-func (m *Manager) count(name string) (pid int) {
+// count counts a start of the program with this name.
+func (m *Manager) count(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.counts[name]++
+}
+
+// newPID returns a pid.
+func (m *Manager) newPID() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.pids++
 	return m.pids
 }

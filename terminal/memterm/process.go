@@ -2,8 +2,11 @@ package memterm
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
@@ -34,8 +37,8 @@ type Process struct {
 	// and [ErrStopped] once Stopped is closed.
 	Stdin io.Reader
 
-	// Stdout and Stderr are one and the same output. Writes never block; they
-	// fail once Killed is closed.
+	// Stdout and Stderr are one and the same output, unless [Process.Fork] was told
+	// otherwise. Writes to it never block; they fail once Killed is closed.
 	Stdout, Stderr io.Writer
 
 	// TTY says that the output is a terminal, and Size is its size now.
@@ -59,10 +62,170 @@ type Process struct {
 	// has ended; SIGTERM before that.
 	Death func() terminal.Exit
 
+	// Find returns the Program of argv, found as that of Command.Args is, be it a
+	// shell's; an unknown one is an error. Each run of it counts as a start. It is
+	// nil where no [Manager] runs the Process.
+	Find func(argv ...string) (Program, error)
+
 	// Spawn starts another program, found as that of Command.Args is, as a
 	// child: it shares the output and the signals of the command and may
 	// outlive this process, as "PROGRAM &" in a shell. Its input is empty.
 	Spawn func(args ...string) (terminal.Proc, error)
+
+	self *Child // nil where no Manager runs it
+}
+
+// Fork starts prog as a child of this process, with the Args, Dir, Env, Stdin, Stdout
+// and Stderr of child, which is a copy of this Process or of some fields of it.
+// It has signals of its own, and may outlive this process. Where Stdout or Stderr has
+// the method
+//
+//	WriteUntil(stopped <-chan struct{}, b []byte) (int, error)
+//
+// a write may wait until the process is stopped.
+func (p *Process) Fork(child Process, prog Program) (*Child, error) {
+	if p.self == nil {
+		return nil, fmt.Errorf("memterm: fork: no Manager runs this process: %w", errors.ErrUnsupported)
+	}
+	c, ok := p.self.t.run(p.self, child, prog, func(terminal.Exit) {})
+	if !ok {
+		return nil, fmt.Errorf("memterm: fork: %w", errKilled)
+	}
+	return c, nil
+}
+
+// Ignore makes the process, and what it forks from now on, ignore signals, by their
+// names, such as "SIGTERM".
+func (p *Process) Ignore(names ...string) {
+	if p.self != nil {
+		p.self.t.mu.Lock()
+		defer p.self.t.mu.Unlock()
+		p.self.ignored = append(slices.Clone(p.self.ignored), names...)
+	}
+}
+
+// Others returns the other processes of the command that have not ended.
+func (p *Process) Others() []*Child {
+	if p.self == nil {
+		return nil
+	}
+	t := p.self.t
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.DeleteFunc(slices.Collect(maps.Keys(t.procs)), func(c *Child) bool { return c == p.self })
+}
+
+// A Child is a process of a command, as another one sees it. Its methods may be called
+// from any number of goroutines.
+type Child struct {
+	terminal.Proc
+	t       *term
+	signals chan os.Signal
+	stopped chan struct{} // closed by the first signal that ends: Process.Stopped
+	killed  chan struct{} // closed by SIGKILL: Process.Killed
+	done    chan struct{} // closed when it has ended: exit is valid
+	exit    terminal.Exit
+
+	// t.mu guards following
+	death   string // the signal that closed stopped
+	ignored []string
+}
+
+// Done is closed when the process has ended.
+func (c *Child) Done() <-chan struct{} { return c.done }
+
+// Exit is how it has ended; it waits for that.
+func (c *Child) Exit() terminal.Exit {
+	<-c.done
+	return c.exit
+}
+
+// Signal sends a signal to this process only.
+func (c *Child) Signal(sig os.Signal) {
+	c.t.mu.Lock()
+	defer c.t.mu.Unlock()
+	c.signal(sig)
+}
+
+// signal sends a signal. Called with t.mu held.
+func (c *Child) signal(sig os.Signal) {
+	name := SignalName(sig)
+	switch {
+	case name == "SIGKILL":
+		if !closed(c.killed) {
+			close(c.killed)
+			c.stop(name)
+		}
+		return
+	case slices.Contains(c.ignored, name):
+		return
+	}
+	select {
+	case c.signals <- sig:
+	default:
+	}
+	if ends(sig) {
+		c.stop(name)
+	}
+}
+
+// stop closes stopped. Called with t.mu held.
+func (c *Child) stop(name string) {
+	if c.death == "" {
+		c.death = name
+		close(c.stopped)
+	}
+}
+
+func (c *Child) deathNow() terminal.Exit {
+	c.t.mu.Lock()
+	defer c.t.mu.Unlock()
+	if c.death == "" {
+		return Signal("SIGTERM")
+	}
+	return Signal(c.death)
+}
+
+// A writer is a process's end of an output.
+type writer struct {
+	c   *Child
+	out io.Writer
+}
+
+func (w writer) Write(b []byte) (int, error) {
+	if closed(w.c.killed) {
+		return 0, errKilled
+	}
+	if out, ok := w.out.(interface {
+		WriteUntil(stopped <-chan struct{}, b []byte) (int, error)
+	}); ok {
+		return out.WriteUntil(w.c.stopped, b)
+	}
+	return w.out.Write(b)
+}
+
+// connect makes the ends of inputs and outputs that another process of the command has
+// c's own.
+func (c *Child) connect(p *Process) {
+	if r, ok := p.Stdin.(reader); ok {
+		p.Stdin = reader{r.in, c.stopped}
+	}
+	for _, out := range []*io.Writer{&p.Stdout, &p.Stderr} {
+		if w, ok := (*out).(writer); ok {
+			*out = w.out
+		}
+		*out = writer{c, *out}
+	}
+}
+
+// closed reports whether c is closed.
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // Sleep waits and reports true, or false as soon as Stopped is closed.
@@ -123,6 +286,15 @@ var signalNames = map[string]string{
 	"continued":             "SIGCONT",
 	"stopped":               "SIGTSTP",
 	"suspended":             "SIGTSTP",
+}
+
+// SignalNumber returns the number that a signal has on Linux, by its name; 0 if it is
+// none of those that end a process.
+func SignalNumber(name string) int {
+	return map[string]int{
+		"SIGHUP": 1, "SIGINT": 2, "SIGQUIT": 3, "SIGABRT": 6, "SIGKILL": 9, "SIGUSR1": 10,
+		"SIGSEGV": 11, "SIGUSR2": 12, "SIGPIPE": 13, "SIGALRM": 14, "SIGTERM": 15,
+	}[name]
 }
 
 // ends reports whether a process that does not handle sig ends by it.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/termbridge/termbridge/internal/tail"
@@ -26,12 +27,11 @@ type term struct {
 	buf *tail.Buffer
 	in  *input // nil without Command.Stdin
 
-	asked   chan struct{} // closed by the first ask
-	leader  chan struct{} // closed when the leader has returned
-	gone    chan struct{} // closed when every process has returned
-	stopped chan struct{} // closed by the first signal that ends: Process.Stopped
-	killed  chan struct{} // closed by SIGKILL: Process.Killed
-	done    chan struct{} // closed by watch, last, in Manager.ended: Info is final
+	asked  chan struct{} // closed by the first ask
+	leader chan struct{} // closed when the leader has returned
+	gone   chan struct{} // closed when every process has returned
+	killed chan struct{} // closed by SIGKILL to all
+	done   chan struct{} // closed by watch, last, in Manager.ended: Info is final
 
 	mu sync.Mutex
 	// guards following
@@ -40,16 +40,9 @@ type term struct {
 	reason   terminal.Outcome // who asked first; "" for nobody
 	launched bool             // there has been a process
 	natural  bool             // the leader returned before anybody asked
-	death    string           // the signal that closed stopped
 	dead     bool             // killed is closed
 	size     terminal.Size
-	procs    map[*proc]bool // those that have not returned
-}
-
-// A proc is a process of a term.
-type proc struct {
-	terminal.Proc
-	signals chan os.Signal
+	procs    map[*Child]bool // those that have not returned
 }
 
 // newTerm returns a term without processes.
@@ -61,9 +54,9 @@ func newTerm(m *Manager, id string, cmd terminal.Command) *term {
 	t := &term{
 		m: m, id: id, cmd: cmd, buf: tail.New(limit),
 		asked: make(chan struct{}), leader: make(chan struct{}), gone: make(chan struct{}),
-		stopped: make(chan struct{}), killed: make(chan struct{}), done: make(chan struct{}),
+		killed: make(chan struct{}), done: make(chan struct{}),
 		size:  cmd.Size,
-		procs: map[*proc]bool{},
+		procs: map[*Child]bool{},
 		info: terminal.Info{
 			ID: id, Environment: Environment, Command: cmd, Dir: cmd.Dir,
 			Outcome: terminal.Running, Started: time.Now(),
@@ -84,60 +77,70 @@ func newTerm(m *Manager, id string, cmd terminal.Command) *term {
 
 // launch starts the leader.
 func (t *term) launch(args []string, prog Program) {
-	t.run(args, prog, t.in, func(exit terminal.Exit) {
+	env := maps.Clone(t.m.opts.Env)
+	if env == nil {
+		env = map[string]string{}
+	}
+	maps.Copy(env, t.cmd.Env)
+	leader := Process{Args: args, Dir: t.cmd.Dir, Env: env, Stdin: reader{in: t.in}, Stdout: screen{t}, Stderr: screen{t}}
+	t.m.count(args[0])
+	t.run(nil, leader, prog, func(exit terminal.Exit) {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		if t.dead {
-			exit = Signal("SIGKILL") // whatever it still says
-		}
 		t.exit = exit
 		t.natural = t.reason == ""
 		close(t.leader)
 	})
 }
 
-// run starts a process; ended is called with its exit. It reports false if the
-// command is past having processes. The goroutine is the Manager's, which joins
-// it in Close by way of gone.
-func (t *term) run(args []string, prog Program, in *input, ended func(terminal.Exit)) (*proc, bool) {
-	p := &proc{signals: make(chan os.Signal, 16)}
+// run starts a process like p, of which parent, if there is one, is the parent; ended
+// is called with its exit. It reports false if the command is past having processes.
+// The goroutine is the Manager's, which joins it in Close by way of gone.
+func (t *term) run(parent *Child, p Process, prog Program, ended func(terminal.Exit)) (*Child, bool) {
+	c := &Child{
+		t: t, Proc: terminal.Proc{PID: t.m.newPID(), Command: strings.Join(p.Args, " ")},
+		signals: make(chan os.Signal, 16), stopped: make(chan struct{}), killed: make(chan struct{}), done: make(chan struct{}),
+	}
 	t.mu.Lock()
-	if t.dead || t.launched && len(t.procs) == 0 {
+	if t.dead || t.launched && len(t.procs) == 0 || parent != nil && closed(parent.killed) {
 		t.mu.Unlock()
 		return nil, false
 	}
 	t.launched = true
-	p.Proc = terminal.Proc{PID: t.m.count(args[0]), Command: strings.Join(args, " ")}
-	t.procs[p] = true
+	t.procs[c] = true
+	if parent != nil {
+		c.ignored = parent.ignored
+	}
 	t.mu.Unlock()
-	env := maps.Clone(t.m.opts.Env)
-	if env == nil {
-		env = map[string]string{}
-	}
-	maps.Copy(env, t.cmd.Env)
-	process := &Process{
-		Args: slices.Clone(args), Dir: t.cmd.Dir, Env: env,
-		Stdin: reader{in, t.stopped}, Stdout: writer{t}, Stderr: writer{t},
-		TTY: t.cmd.TTY, Size: t.sizeNow,
-		Signals: p.signals, Stopped: t.stopped, Killed: t.killed,
-		Death: t.deathNow, Spawn: t.spawn,
-	}
+	p.Args, p.Env = slices.Clone(p.Args), maps.Clone(p.Env)
+	p.TTY, p.Size = t.cmd.TTY, t.sizeNow
+	p.Signals, p.Stopped, p.Killed, p.Death = c.signals, c.stopped, c.killed, c.deathNow
+	p.self = c
+	p.Find = t.m.find
+	p.Spawn = func(args ...string) (terminal.Proc, error) { return t.spawn(&p, args) }
+	c.connect(&p)
+	process := p // which the program may change
 	go func() {
 		var exit terminal.Exit // unknown, if the program leaves by runtime.Goexit
 		defer func() {
+			if closed(c.killed) {
+				exit = Signal("SIGKILL") // whatever it still says
+			}
 			ended(exit)
-			t.returned(p)
+			t.returned(c, exit)
 		}()
-		exit = prog(process)
+		exit = prog(&process)
 	}()
-	return p, true
+	return c, true
 }
 
 // returned is the end of a process's goroutine.
-func (t *term) returned(p *proc) {
+func (t *term) returned(c *Child, exit terminal.Exit) {
 	t.mu.Lock()
-	delete(t.procs, p)
+	delete(t.procs, c)
 	last := len(t.procs) == 0
+	c.exit = exit
+	close(c.done)
 	t.mu.Unlock()
 	if last {
 		t.m.mu.Lock()
@@ -147,8 +150,8 @@ func (t *term) returned(p *proc) {
 	}
 }
 
-// spawn is Process.Spawn.
-func (t *term) spawn(args ...string) (terminal.Proc, error) {
+// spawn is Process.Spawn of p.
+func (t *term) spawn(p *Process, args []string) (terminal.Proc, error) {
 	if len(args) == 0 {
 		return terminal.Proc{}, fmt.Errorf("memterm: spawn: %w: no words", terminal.ErrBadCommand)
 	}
@@ -156,11 +159,14 @@ func (t *term) spawn(args ...string) (terminal.Proc, error) {
 	if err != nil {
 		return terminal.Proc{}, fmt.Errorf("memterm: spawn %q: %w", args[0], err)
 	}
-	p, ok := t.run(words, prog, nil, func(terminal.Exit) {})
-	if !ok {
+	child := *p
+	child.Args, child.Stdin = words, reader{}
+	c, err := p.Fork(child, prog)
+	if err != nil {
 		return terminal.Proc{}, fmt.Errorf("memterm: spawn %q: %w", args[0], errKilled)
 	}
-	return p.Proc, nil
+	t.m.count(words[0])
+	return c.Proc, nil
 }
 
 // watch waits for the end, brings it about when it is asked to, and publishes
@@ -280,15 +286,9 @@ func (t *term) kill() {
 	if !t.dead {
 		t.dead = true
 		close(t.killed)
-		t.stopLocked("SIGKILL")
-	}
-}
-
-// stopLocked closes stopped. Called with mu held.
-func (t *term) stopLocked(signal string) {
-	if t.death == "" {
-		t.death = signal
-		close(t.stopped)
+		for c := range t.procs {
+			c.signal(syscall.SIGKILL)
+		}
 	}
 }
 
@@ -300,25 +300,16 @@ func (t *term) signal(sig os.Signal) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for p := range t.procs {
-		select {
-		case p.signals <- sig:
-		default:
-		}
-	}
-	if ends(sig) {
-		t.stopLocked(SignalName(sig))
+	for c := range t.procs {
+		c.signal(sig)
 	}
 }
 
-// A writer is the output of a term's processes.
-type writer struct{ t *term }
+// A screen is the output of a term.
+type screen struct{ t *term }
 
-func (w writer) Write(b []byte) (int, error) {
-	if w.t.isDead() {
-		return 0, errKilled
-	}
-	w.t.output(b)
+func (s screen) Write(b []byte) (int, error) {
+	s.t.output(b)
 	return len(b), nil
 }
 
@@ -344,15 +335,6 @@ func (t *term) sizeNow() terminal.Size {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.size
-}
-
-func (t *term) deathNow() terminal.Exit {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.death == "" {
-		return Signal("SIGTERM")
-	}
-	return Signal(t.death)
 }
 
 // ended reports whether done is closed. It takes no lock.

@@ -118,7 +118,7 @@ func TestAskShowsTheWholeCommand(t *testing.T) {
 		check(t, "status", card.Status, acp.ToolCallStatusFailed)
 		contains(t, "error", r.Error, "start the agent without --ask")
 		f.one("run --env A=" + strings.Repeat("x", 30_000) + " -- echo x")
-		check(t, "starts", f.starts("echo"), 1)
+		check(t, "starts", f.starts("echo"), 2) // both of the first line
 	})
 }
 
