@@ -67,8 +67,14 @@ func TestAttach(t *testing.T) {
 	// Ctrl-C is the session's.
 	writer.keys("sleep 1000", "Enter")
 	r.must("wait", "web", "--state", "working")
-	writer.keys("C-c")
-	r.must("wait", "web", "--state", "idle")
+	until(t, "idle", func() string { // one that comes before the shell has started sleep ends nothing
+		writer.keys("C-c")
+		_, stderr, status := run(t, "", "wait", "web", "--state", "idle", "--timeout", "2s")
+		if status == 0 {
+			return "idle"
+		}
+		return stderr
+	})
 
 	writer.keys(`C-\`)
 	writer.shows("left web, which goes on")
