@@ -102,6 +102,25 @@ func TestProtocol(t *testing.T) {
 	}
 }
 
+// TestCINamesTests finds each test that .ci/run chooses or skips by its name.
+func TestCINamesTests(t *testing.T) {
+	var all strings.Builder
+	for _, source := range testSources(t) {
+		all.WriteString(source)
+	}
+	lists := regexp.MustCompile(`Test\(([A-Za-z|]+)\)`).FindAllStringSubmatch(read(t, ".ci/run"), -1)
+	if len(lists) < 3 {
+		t.Errorf("%d lists of tests", len(lists))
+	}
+	for _, list := range lists {
+		for name := range strings.SplitSeq(list[1], "|") {
+			if !strings.Contains(all.String(), "func Test"+name+"(") {
+				t.Errorf(".ci/run names Test%s, which is no test", name)
+			}
+		}
+	}
+}
+
 // TestLinks follows each link from a document to another file of the repository, and to
 // a heading in it.
 func TestLinks(t *testing.T) {
