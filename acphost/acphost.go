@@ -290,7 +290,7 @@ func stopAll(all []*source) error {
 	for i, x := range all {
 		wg.Go(func() {
 			if info, err := stop(x.t, terminal.SettleTimeout); err != nil {
-				leaks[i] = terminal.Leak{ID: x.id, What: "command", Procs: info.Left, Err: err}
+				leaks[i] = terminal.Leak{ID: x.id, What: "command", Procs: info.Survivors, Err: err}
 			}
 		})
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/coder/acp-go-sdk"
 
 	"github.com/termbridge/termbridge/internal/caught"
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/internal/tail"
 	"github.com/termbridge/termbridge/internal/text"
 	"github.com/termbridge/termbridge/terminal"
@@ -17,7 +18,7 @@ import (
 
 // answerWithin bounds how long a kill or a release waits for the end of its
 // command before it answers: half of what our own agent side waits for it.
-const answerWithin = terminal.KillTimeout / 2
+const answerWithin = limits.KillTimeout / 2
 
 // A source is where a card's terminal output comes from: a terminal of the
 // client's, or a display-only terminal that the agent fills.

@@ -93,7 +93,7 @@ func TestWhatTheClientLeavesIsEnded(t *testing.T) {
 					}
 					info := f.end(term)
 					f.within(start, time.Second+terminal.SettleTimeout, "the end")
-					if diff := cmp.Diff(test.left, info.Left); info.Outcome != want || diff != "" {
+					if diff := cmp.Diff(test.left, info.Survivors); info.Outcome != want || diff != "" {
 						f.Errorf("%s, left (-want +got):\n%s", info.Outcome, diff)
 					}
 					if got := fmt.Sprint(info.Err); (info.Err == nil) != (test.err == "") || !strings.Contains(got, test.err) {
@@ -280,8 +280,8 @@ func TestARealClientThatKillsTheShellOnly(t *testing.T) {
 	if err != nil || info.Outcome != terminal.TimedOut {
 		t.Errorf("%s, %v; %v", info.Outcome, info.Err, err)
 	}
-	if info.Err == nil || !strings.Contains(info.Err.Error(), "(sleep 361)") || info.Left == nil || len(info.Left) > 0 {
-		t.Errorf("left %#v, %v; want none, and sleep named", info.Left, info.Err)
+	if info.Err == nil || !strings.Contains(info.Err.Error(), "(sleep 361)") || info.Survivors == nil || len(info.Survivors) > 0 {
+		t.Errorf("left %#v, %v; want none, and sleep named", info.Survivors, info.Err)
 	}
 	if out, err := term.ReadOutput(t.Context(), 0, 0); err != nil || out.Text != "early\n" {
 		t.Errorf("%q, %v", out.Text, err)
@@ -293,8 +293,8 @@ func TestARealClientThatKillsTheShellOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if info, err = term.Stop(t.Context()); err != nil || info.Err == nil || !strings.Contains(info.Err.Error(), "trap") || len(info.Left) > 0 {
-		t.Errorf("left %#v, %v; %v", info.Left, info.Err, err)
+	if info, err = term.Stop(t.Context()); err != nil || info.Err == nil || !strings.Contains(info.Err.Error(), "trap") || len(info.Survivors) > 0 {
+		t.Errorf("left %#v, %v; %v", info.Survivors, info.Err, err)
 	}
 	// What it leaves at its natural end is ended by Close.
 	term = start("sleep 363 >/dev/null 2>&1 & echo over", 0)

@@ -15,6 +15,7 @@ import (
 	"github.com/coder/acp-go-sdk"
 
 	"github.com/termbridge/termbridge/internal/caught"
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/internal/shelf"
 	"github.com/termbridge/termbridge/internal/tail"
 	"github.com/termbridge/termbridge/terminal"
@@ -63,7 +64,7 @@ func newManager(p peer, o Options) *Manager {
 
 // Start implements [terminal.Manager]: it has the client create a terminal. TTY
 // and Size are requests that ACP cannot carry. A Stdin is refused with
-// [terminal.ErrNoInput], a command over [terminal.MaxCreate] with
+// [terminal.ErrNoInput], a command over 1 MiB with
 // [terminal.ErrTooLarge].
 //
 // If ctx has ended already nothing is sent. An error that wraps
@@ -94,7 +95,7 @@ type Hooks struct {
 	Created func(ctx context.Context, t terminal.Terminal)
 
 	// Releasing is called before terminal/release is sent, and so delays it, for
-	// half of [terminal.ReleaseTimeout] at most. It is called for a terminal that
+	// half of 2 s at most. It is called for a terminal that
 	// came too late, too.
 	Releasing func(ctx context.Context)
 
@@ -291,7 +292,7 @@ func (m *Manager) answered(c *creation, resp acp.CreateTerminalResponse, err err
 		p := c.peer
 		m.options.Logger.Info("acpterm: a terminal came too late and is released", "terminal", r.id, "after", time.Since(c.sent))
 		killed := call(p, r, p.conn.KillTerminal, acp.KillTerminalRequest{SessionId: p.session, TerminalId: r.id})
-		await(p, killed, terminal.KillTimeout)
+		await(p, killed, limits.KillTimeout)
 		if c.tag != "" {
 			m.sweep(c.tag, terminal.StopGrace)
 		}

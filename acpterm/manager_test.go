@@ -21,6 +21,7 @@ import (
 	"github.com/termbridge/termbridge/acpterm"
 	"github.com/termbridge/termbridge/fakeconn"
 	"github.com/termbridge/termbridge/fakeconn/emulate"
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/terminal"
 	"github.com/termbridge/termbridge/terminal/memterm"
 )
@@ -718,7 +719,7 @@ func TestReleaseIsNotAnswered(t *testing.T) {
 				f.count(release, 1)
 				start := time.Now()
 				err := f.m.Close()
-				f.within(start, 2*terminal.ReleaseTimeout, "Close")
+				f.within(start, 2*limits.ReleaseTimeout, "Close")
 				f.count(release, test.sent)
 				leak, ok := errors.AsType[*terminal.LeakError](err)
 				if ok != test.leak {
@@ -857,7 +858,7 @@ func TestAReadThatDoesNotWait(t *testing.T) {
 		if err != nil || out.Text != "news" {
 			f.Errorf("a client that does not answer: %+v, %v", out, err)
 		}
-		f.within(start, terminal.PollMax, "the read")
+		f.within(start, limits.PollMax, "the read")
 	})
 }
 
@@ -872,7 +873,7 @@ func TestAnEndThatOnlyTheOutputTells(t *testing.T) {
 			if info.Outcome != terminal.Exited || info.Exit.Code == nil {
 				f.Errorf("%v: %v, %v, %v", d, info.Outcome, info.Exit, info.Err)
 			}
-			f.within(start, d+min(d, terminal.PollIdle)+300*time.Millisecond, fmt.Sprint("a command of ", d))
+			f.within(start, d+min(d, limits.PollIdle)+300*time.Millisecond, fmt.Sprint("a command of ", d))
 		})
 	}
 }
@@ -912,7 +913,7 @@ func TestAStopWhileTheLastOutputIsRead(t *testing.T) {
 		if err != nil || info.Outcome != terminal.Exited || info.Err == nil {
 			f.Errorf("%v, %v, %v; %v", info.Outcome, info.Exit, info.Err, err)
 		}
-		f.within(start, terminal.SettleTimeout-terminal.ReleaseTimeout, "the stop")
+		f.within(start, terminal.SettleTimeout-limits.ReleaseTimeout, "the stop")
 	})
 }
 
@@ -921,7 +922,7 @@ func TestNoReadFollowsTheRelease(t *testing.T) {
 	for range 50 {
 		run(t, nil, func(f *fixture) {
 			term := f.start("sleep 1h")
-			f.c.Inject(fakeconn.Fault{Method: kill, Reply: true, Delay: 3 * terminal.PollMin})
+			f.c.Inject(fakeconn.Fault{Method: kill, Reply: true, Delay: 3 * limits.PollMin})
 			if _, err := term.Stop(f.Context()); err != nil {
 				f.Error(err)
 			}
@@ -1552,7 +1553,7 @@ func TestNoReleaseIsRepeatedWithoutNeed(t *testing.T) {
 	// Answers that come after the bound of a release count: nothing is released
 	// again, whenever that is.
 	run(t, nil, func(f *fixture) {
-		f.c.Inject(fakeconn.Fault{Method: release, Reply: true, Delay: terminal.ReleaseTimeout + time.Second})
+		f.c.Inject(fakeconn.Fault{Method: release, Reply: true, Delay: limits.ReleaseTimeout + time.Second})
 		for range 20 {
 			f.start("true")
 		}
@@ -1563,7 +1564,7 @@ func TestNoReleaseIsRepeatedWithoutNeed(t *testing.T) {
 		f.count(release, 20)
 	})
 	run(t, nil, func(f *fixture) {
-		f.c.Inject(fakeconn.Fault{Method: release, Reply: true, Delay: terminal.ReleaseTimeout})
+		f.c.Inject(fakeconn.Fault{Method: release, Reply: true, Delay: limits.ReleaseTimeout})
 		for range 20 {
 			f.start("sleep 1h")
 		}
@@ -1773,9 +1774,9 @@ func TestTheEndOfTheConnectionSettles(t *testing.T) {
 					stopped.Go(func() { _, _ = term.Stop(t.Context()) })
 				}
 				if when == "releasing" {
-					time.Sleep(terminal.KillTimeout + terminal.ReleaseTimeout/2)
+					time.Sleep(limits.KillTimeout + limits.ReleaseTimeout/2)
 				} else {
-					time.Sleep(time.Second + terminal.KillTimeout/2)
+					time.Sleep(time.Second + limits.KillTimeout/2)
 				}
 				close(c.done)
 				time.Sleep(time.Second)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/coder/acp-go-sdk"
 
-	"github.com/termbridge/termbridge/terminal"
+	"github.com/termbridge/termbridge/internal/limits"
 )
 
 // releases are the client's terminals that are not released. Each is released
@@ -127,7 +127,7 @@ func (m *Manager) release(p peer, r *release, ended bool, giveUp <-chan struct{}
 		return
 	}
 	if _, sent := r.of(); sent.IsZero() && r.hooks.Releasing != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), terminal.ReleaseTimeout/2)
+		ctx, cancel := context.WithTimeout(context.Background(), limits.ReleaseTimeout/2)
 		r.hooks.Releasing(ctx)
 		cancel()
 	}
@@ -145,7 +145,7 @@ func (m *Manager) release(p peer, r *release, ended bool, giveUp <-chan struct{}
 		}
 		r.end()
 	}()
-	if !p.released(r, terminal.ReleaseTimeout, giveUp) {
+	if !p.released(r, limits.ReleaseTimeout, giveUp) {
 		m.options.Logger.Warn("acpterm: terminal/release is not answered", "terminal", r.id)
 	}
 }
@@ -157,7 +157,7 @@ const inTransit = 10 * time.Millisecond
 // first one gets the time that it has left.
 func (m *Manager) releaseAgain(p peer, r *release) {
 	_, sent := r.of()
-	if sent.IsZero() || p.released(r, time.Until(sent.Add(terminal.ReleaseTimeout+inTransit)), nil) {
+	if sent.IsZero() || p.released(r, time.Until(sent.Add(limits.ReleaseTimeout+inTransit)), nil) {
 		return
 	}
 	m.release(p, r, true, nil)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/coder/acp-go-sdk"
 
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -58,8 +59,8 @@ func (m *Manager) request(p peer, cmd terminal.Command, tag string) (acp.CreateT
 	switch line, err := json.Marshal(req); {
 	case err != nil:
 		return none, fmt.Errorf("acpterm: %w: %w", terminal.ErrBadCommand, err)
-	case len(line) > terminal.MaxCreate:
-		return none, fmt.Errorf("acpterm: %w: the command takes %d bytes of at most %d", terminal.ErrTooLarge, len(line), terminal.MaxCreate)
+	case len(line) > limits.MaxCreate:
+		return none, fmt.Errorf("acpterm: %w: the command takes %d bytes of at most %d", terminal.ErrTooLarge, len(line), limits.MaxCreate)
 	}
 	return req, nil
 }

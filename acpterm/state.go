@@ -16,6 +16,7 @@ import (
 	"github.com/coder/acp-go-sdk"
 
 	"github.com/termbridge/termbridge/internal/ledger"
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -210,7 +211,7 @@ func (s *State) BackgroundOutput(ctx context.Context, conn Conn, sessionID, comm
 	seen := t.refresh(ctx)
 	if seen.exit.Known() {
 		// The last output is about to be read.
-		bounded, cancel := context.WithTimeout(ctx, terminal.OutputTimeout)
+		bounded, cancel := context.WithTimeout(ctx, limits.OutputTimeout)
 		defer cancel()
 		terminal.Wait(bounded, t)
 	}

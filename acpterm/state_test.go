@@ -16,6 +16,7 @@ import (
 
 	"github.com/termbridge/termbridge/acpterm"
 	"github.com/termbridge/termbridge/fakeconn"
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -806,7 +807,7 @@ func TestCleanupWaitsForReleases(t *testing.T) {
 				run("true")
 				start = time.Now()
 				clean(f.Context(), f.c.Conn(), string(f.session))
-				f.within(start, 2*terminal.ReleaseTimeout, "a cleanup without an answer")
+				f.within(start, 2*limits.ReleaseTimeout, "a cleanup without an answer")
 				f.count(release, 3)
 			})
 		})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/coder/acp-go-sdk"
 
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/internal/tail"
 	"github.com/termbridge/termbridge/internal/text"
 	"github.com/termbridge/termbridge/terminal"
@@ -73,7 +74,7 @@ func (t *term) ReadOutput(ctx context.Context, cursor int64, wait time.Duration)
 	if wait <= 0 && !t.isRead() {
 		// Nobody has read for a while, so what the client shows was asked for
 		// seldom, and there is where the output is.
-		fresh, cancel := context.WithTimeout(ctx, terminal.PollMax)
+		fresh, cancel := context.WithTimeout(ctx, limits.PollMax)
 		_ = t.refresh(fresh) // what is known serves, too
 		cancel()
 	}
@@ -103,7 +104,7 @@ func (t *term) ReadOutput(ctx context.Context, cursor int64, wait time.Duration)
 // refresh makes the output what the client shows now, within a bound.
 func (t *term) refresh(ctx context.Context) seen {
 	answer := make(chan seen, 1)
-	timer := time.NewTimer(terminal.OutputTimeout)
+	timer := time.NewTimer(limits.OutputTimeout)
 	defer timer.Stop()
 	select {
 	case t.refreshes <- answer:
@@ -176,7 +177,7 @@ func (t *term) wakeUp() {
 func (t *term) isRead() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.readers > 0 || time.Since(t.read) < 2*terminal.PollMax
+	return t.readers > 0 || time.Since(t.read) < 2*limits.PollMax
 }
 
 func (t *term) WriteInput(ctx context.Context, _ string) (int, error) {
@@ -214,7 +215,7 @@ func (t *term) requestStop() {
 // settle waits until the terminal of an ended command is released, within bounds,
 // and tells the client once more if it has not answered.
 func (t *term) settle() {
-	timer := time.NewTimer(terminal.ReleaseTimeout)
+	timer := time.NewTimer(limits.ReleaseTimeout)
 	defer timer.Stop()
 	select {
 	case <-t.over:

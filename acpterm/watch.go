@@ -6,6 +6,7 @@ import (
 
 	"github.com/coder/acp-go-sdk"
 
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -20,7 +21,7 @@ const (
 
 	// unconfirmedLong is how long it may be quiet if it has written since, or just
 	// before: then what was said of its end came too early, or does not come.
-	unconfirmedLong = terminal.PollIdle
+	unconfirmedLong = limits.PollIdle
 
 	// maxWaits bounds the terminal/wait_for_exit of one terminal, and retryMin
 	// and retryMax the time between one that failed and the next.
@@ -30,7 +31,7 @@ const (
 
 	// endTimeout bounds what is done to end a command, so that SettleTimeout
 	// leaves time for its release.
-	endTimeout = terminal.SettleTimeout - terminal.ReleaseTimeout
+	endTimeout = terminal.SettleTimeout - limits.ReleaseTimeout
 
 	// aftermath is how long the processes of a command have to end after the
 	// client's answer to the kill, before those that live on are ended here.
@@ -107,7 +108,7 @@ func (t *term) run() {
 	switch why {
 	case byLoss, byDeadline, byOblivion: // nobody is there, or waits, or knows it
 	case byItself:
-		w.lastOutput(time.Now().Add(terminal.OutputTimeout), !w.ev.profile.CompleteAtExit)
+		w.lastOutput(time.Now().Add(limits.OutputTimeout), !w.ev.profile.CompleteAtExit)
 	default:
 		w.end(why)
 	}
@@ -400,7 +401,7 @@ func (w *watch) end(why ending) {
 	over := func() bool {
 		return w.kill == nil && (mute || w.ev.killErr != nil || w.ev.stage == confirmed || w.ev.forgotten())
 	}
-	limit := time.Now().Add(terminal.KillTimeout)
+	limit := time.Now().Add(limits.KillTimeout)
 	if w.ev.seen {
 		w.until(limit, func() bool { return w.kill == nil })
 		w.until(first(limit, time.Now().Add(aftermath)), over)
@@ -434,7 +435,7 @@ func (w *watch) finish(why ending) {
 	w.output.Close()
 	outcome, exit, err := w.ev.verdict(why, client.silent())
 	w.update(func(i *terminal.Info) {
-		i.Outcome, i.Exit, i.Err, i.Ended, i.Left = outcome, exit, err, time.Now(), w.ev.survivors()
+		i.Outcome, i.Exit, i.Err, i.Ended, i.Survivors = outcome, exit, err, time.Now(), w.ev.survivors()
 	})
 	w.stream = stream{} // its memory
 	w.answer(seen{err: err})
@@ -495,7 +496,7 @@ type poll struct {
 }
 
 func newPoll() poll {
-	return poll{due: time.Now().Add(terminal.PollMin), interval: terminal.PollMin, idle: true}
+	return poll{due: time.Now().Add(limits.PollMin), interval: limits.PollMin, idle: true}
 }
 
 // next sets when the output is read next. While it grows it is read often; while it
@@ -505,13 +506,13 @@ func newPoll() poll {
 func (p *poll) next(grew, idle bool) {
 	switch p.idle = idle; {
 	case grew && !idle:
-		p.interval = terminal.PollMin
+		p.interval = limits.PollMin
 	case grew:
-		p.interval = min(p.interval, terminal.PollMax)
+		p.interval = min(p.interval, limits.PollMax)
 	case idle:
-		p.interval = min(2*p.interval, terminal.PollIdle)
+		p.interval = min(2*p.interval, limits.PollIdle)
 	default:
-		p.interval = min(2*p.interval, terminal.PollMax)
+		p.interval = min(2*p.interval, limits.PollMax)
 	}
 	p.due = time.Now().Add(p.interval)
 }
@@ -519,8 +520,8 @@ func (p *poll) next(grew, idle bool) {
 // soon makes the output be read at once, or as soon as it may be read again.
 func (p *poll) soon() {
 	p.idle = false
-	p.interval = terminal.PollMin / 2 // next doubles it
-	p.due = p.last.Add(terminal.PollMin)
+	p.interval = limits.PollMin / 2 // next doubles it
+	p.due = p.last.Add(limits.PollMin)
 }
 
 // turn reports whether it is the turn of a read that is due, and sets when it is

@@ -54,6 +54,7 @@ import (
 	"github.com/termbridge/termbridge/acpterm"
 	"github.com/termbridge/termbridge/bridge/internal/updates"
 	"github.com/termbridge/termbridge/execenv"
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/internal/logqueue"
 	"github.com/termbridge/termbridge/terminal"
 )
@@ -242,7 +243,7 @@ func (b *Bridge) initialize(conn acpterm.Conn, init acp.InitializeRequest) bool 
 		b.lost = c.Done()
 	}
 	b.queue = updates.NewQueue(conn.SessionUpdate, b.lost)
-	b.limiter = updates.NewLimiter(terminal.DisplayRate)
+	b.limiter = updates.NewLimiter(limits.DisplayRate)
 	if b.lost != nil {
 		b.watcher.Go(b.watch)
 	}

@@ -11,6 +11,7 @@ import (
 	acp "github.com/coder/acp-go-sdk"
 	"github.com/termbridge/termbridge/bridge/internal/updates"
 	"github.com/termbridge/termbridge/internal/caught"
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -262,7 +263,7 @@ func (c *Call) ExecFor(ctx context.Context, cmd terminal.Command, after time.Dur
 			if err != nil && c.s.b.opts.StopAtLimit {
 				k.cancel(fmt.Errorf("bridge: the command was stopped after %v, as it could not go on in the background: %w", after, err))
 			}
-			timer.Reset(terminal.PollMin)
+			timer.Reset(limits.PollMin)
 			continue
 		case <-t.Done():
 		case <-ctx.Done():

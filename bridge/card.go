@@ -13,6 +13,7 @@ import (
 
 	acp "github.com/coder/acp-go-sdk"
 	"github.com/termbridge/termbridge/bridge/internal/updates"
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/internal/text"
 	"github.com/termbridge/termbridge/terminal"
 )
@@ -81,7 +82,7 @@ type pane struct {
 
 // textKept is how much of an output a pane keeps: more than is shown, so that a
 // cut shows.
-const textKept = terminal.TextLimit + 4
+const textKept = limits.TextLimit + 4
 
 // newCard returns the card of a tool call, which the agent sends itself if
 // attached is set.
@@ -515,7 +516,7 @@ func (c *card) quiet() time.Duration {
 	if c.stage != live {
 		return forever
 	}
-	return max(time.Until(c.last.Add(terminal.KeepAlive)), time.Millisecond)
+	return max(time.Until(c.last.Add(limits.KeepAlive)), time.Millisecond)
 }
 
 const forever = time.Duration(1<<63 - 1)
@@ -525,7 +526,7 @@ const forever = time.Duration(1<<63 - 1)
 func (c *card) keepAlive() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.stage != live || time.Since(c.last) < terminal.KeepAlive {
+	if c.stage != live || time.Since(c.last) < limits.KeepAlive {
 		return
 	}
 	if c.lastKeepAlive != nil && !closed(c.lastKeepAlive.Done()) {

@@ -7,6 +7,7 @@ import (
 
 	acp "github.com/coder/acp-go-sdk"
 	"github.com/termbridge/termbridge/bridge/internal/updates"
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/internal/text"
 	"github.com/termbridge/termbridge/internal/vt"
 	"github.com/termbridge/termbridge/terminal"
@@ -110,7 +111,7 @@ func (p displayPresenter) follow(ctx context.Context) {
 		if !p.wait(ctx, p.show(&e, room)) {
 			return
 		}
-		r.next = time.Now().Add(terminal.DisplayInterval)
+		r.next = time.Now().Add(limits.DisplayInterval)
 	}
 }
 
@@ -151,7 +152,7 @@ type excerpt struct {
 }
 
 // excerptPart bounds both parts: no line of the wire holds more.
-const excerptPart = terminal.MaxUpdateLine
+const excerptPart = limits.MaxUpdateLine
 
 // cut returns the excerpt in at most limit bytes of JSON.
 func (e *excerpt) cut(limit int) string {

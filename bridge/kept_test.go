@@ -16,6 +16,7 @@ import (
 	acp "github.com/coder/acp-go-sdk"
 	"github.com/termbridge/termbridge/bridge"
 	"github.com/termbridge/termbridge/fakeconn"
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/terminal"
 	"github.com/termbridge/termbridge/terminal/memterm"
 )
@@ -84,7 +85,7 @@ func TestOutputsAreDropped(t *testing.T) {
 						}
 						call.End("", nil)
 						record, err := call.Record(ctx)
-						if err != nil || len(record.Output) != terminal.TextLimit || !record.Ran || *record.ExitCode != 0 {
+						if err != nil || len(record.Output) != limits.TextLimit || !record.Ran || *record.ExitCode != 0 {
 							w.Errorf("the record has %d bytes, %v", len(record.Output), err)
 						}
 						return done, nil
@@ -273,7 +274,7 @@ func (t *stubbornTerminal) Stop(ctx context.Context) (terminal.Info, error) {
 func (t *stubbornTerminal) Info() terminal.Info {
 	info := t.Terminal.Info()
 	if info.Outcome.Ended() {
-		info.Left = t.m.left
+		info.Survivors = t.m.left
 	}
 	return info
 }

@@ -12,6 +12,7 @@ import (
 	acp "github.com/coder/acp-go-sdk"
 	"github.com/termbridge/termbridge/bridge"
 	"github.com/termbridge/termbridge/fakeconn"
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -33,8 +34,8 @@ func TestRates(t *testing.T) {
 		interval time.Duration
 		most     int
 	}{
-		{display, terminal.DisplayInterval, 3000/50 + 2},
-		{text, terminal.TextInterval, 3 + 2},
+		{display, limits.DisplayInterval, 3000/50 + 2},
+		{text, limits.TextInterval, 3 + 2},
 	} {
 		in(t, c.kind, nil, func(w *world) {
 			_, _, err := w.run("1", line("lines 3000 1ms"))
@@ -72,9 +73,9 @@ func TestDisplayRateOfAConnection(t *testing.T) {
 		})
 		time.Sleep(10 * time.Second)
 		times := w.outputs()
-		for i := terminal.DisplayRate; i < len(times); i++ {
-			if d := times[i].Sub(times[i-terminal.DisplayRate]); d < time.Second {
-				w.Fatalf("%d updates in %v", terminal.DisplayRate+1, d)
+		for i := limits.DisplayRate; i < len(times); i++ {
+			if d := times[i].Sub(times[i-limits.DisplayRate]); d < time.Second {
+				w.Fatalf("%d updates in %v", limits.DisplayRate+1, d)
 			}
 		}
 		for i := range n {
@@ -97,7 +98,7 @@ func TestTooMuchOutput(t *testing.T) {
 			contains(w, "what the user sees", seen, "bytes skipped ...]")
 		case bridge.PresentText:
 			contains(w, "what the user sees", seen, "earlier output is not shown")
-			if len(seen) > terminal.TextLimit+64 {
+			if len(seen) > limits.TextLimit+64 {
 				w.Errorf("%d bytes of text", len(seen))
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/termbridge/termbridge/bridge/internal/updates"
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/internal/vt"
 	"github.com/termbridge/termbridge/terminal"
 	"github.com/termbridge/termbridge/view"
@@ -60,7 +61,7 @@ func (r *liveReader) read(ctx context.Context, t terminal.Terminal, add func(str
 // of it, within bounds. A client is asked for the output of a running command while
 // somebody waits for it, so fresh is how long to wait for what is new.
 func readPlain(t terminal.Terminal, limit int, fresh time.Duration) (view.Text, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), terminal.OutputTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), limits.OutputTimeout)
 	defer cancel()
 	return view.ReadAll(ctx, t, limit, fresh)
 }

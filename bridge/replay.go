@@ -9,6 +9,7 @@ import (
 
 	acp "github.com/coder/acp-go-sdk"
 	"github.com/termbridge/termbridge/bridge/internal/updates"
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/internal/text"
 	"github.com/termbridge/termbridge/internal/vt"
 	"github.com/termbridge/termbridge/terminal"
@@ -42,7 +43,7 @@ type Record struct {
 }
 
 // Record returns what is to be kept of a Call that has ended, with at most
-// [terminal.TextLimit] bytes of output; for one that is open it waits until it
+// 16 KiB bytes of output; for one that is open it waits until it
 // ends or ctx does, whose Cause it returns then. A Call that never began has none.
 func (c *Call) Record(ctx context.Context) (Record, error) {
 	if c.dead != nil {
@@ -71,13 +72,13 @@ func (c *Call) Record(ctx context.Context) (Record, error) {
 		info := v.info()
 		out := c.card.kept(v.pane)
 		if v.term != nil {
-			all, err := readPlain(v.term, terminal.TextLimit, 0)
+			all, err := readPlain(v.term, limits.TextLimit, 0)
 			if err != nil {
 				return r, fmt.Errorf("bridge: the output of %s: %w", info.ID, err)
 			}
 			out = all.Text
 		}
-		r.Output = text.Tail(r.Output+out, terminal.TextLimit)
+		r.Output = text.Tail(r.Output+out, limits.TextLimit)
 		r.ExitCode, r.Signal = info.Exit.Code, info.Exit.Signal
 	}
 	return r, nil
@@ -210,4 +211,4 @@ func (r Record) texts() (content []acp.ToolCallContent) {
 }
 
 // forRecord is more JSON than the output of a record takes.
-const forRecord = 12 * terminal.TextLimit
+const forRecord = 12 * limits.TextLimit

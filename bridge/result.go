@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -39,9 +40,9 @@ type Result struct {
 	// Duration is how long the command ran.
 	Duration time.Duration
 
-	// Left are processes of the command that still ran when it had ended; nil
+	// Survivors are processes of the command that still ran when it had ended; nil
 	// if that is not known.
-	Left []terminal.Proc
+	Survivors []terminal.Proc
 
 	// Waiting is why a command that goes on is believed to wait for input; nil if
 	// it does not, as far as anybody can tell.
@@ -56,7 +57,7 @@ func (r *Result) String() string {
 		start = time.Unix(0, 0)
 	}
 	s := terminal.Info{
-		ID: r.ID, Outcome: r.Outcome, Exit: r.Exit, Left: r.Left, Started: start, Ended: start.Add(r.Duration),
+		ID: r.ID, Outcome: r.Outcome, Exit: r.Exit, Survivors: r.Survivors, Started: start, Ended: start.Add(r.Duration),
 	}.String()
 	if r.Waiting == nil {
 		return s
@@ -72,10 +73,10 @@ func (r *Result) String() string {
 // have ended since that was decided.
 func (s *State) running(k *command, t terminal.Terminal) (*Result, error) {
 	info := t.Info()
-	info.Outcome, info.Exit, info.Left, info.Err = terminal.Running, terminal.Exit{}, nil, nil
+	info.Outcome, info.Exit, info.Survivors, info.Err = terminal.Running, terminal.Exit{}, nil, nil
 	r, err := s.result(k, t, info)
 	if reader, ok := terminal.As[terminal.StateReader](t); ok {
-		ctx, cancel := context.WithTimeout(context.Background(), terminal.OutputTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), limits.OutputTimeout)
 		defer cancel()
 		if state, evidence, err := reader.ReadState(ctx, 0); err == nil && state == terminal.Waiting {
 			r.Waiting = &evidence
@@ -90,7 +91,7 @@ func (s *State) result(k *command, t terminal.Terminal, info terminal.Info) (*Re
 	v := s.view(k)
 	var fresh time.Duration
 	if v.route.client && !closed(t.Done()) {
-		fresh = 2 * terminal.PollMin
+		fresh = 2 * limits.PollMin
 	}
 	out, err := readPlain(t, s.b.opts.ResultLimit, fresh)
 	r := &Result{
@@ -103,7 +104,7 @@ func (s *State) result(k *command, t terminal.Terminal, info terminal.Info) (*Re
 		Exit:        info.Exit,
 		TerminalID:  v.clientID,
 		Duration:    info.RunTime(),
-		Left:        info.Left,
+		Survivors:   info.Survivors,
 	}
 	if v.pane != nil {
 		r.Presentation = v.pane.how

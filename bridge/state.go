@@ -249,7 +249,7 @@ func (s *State) Presentation(id string) (how Presentation, clientID string) {
 }
 
 // Update sends a session/update that is no tool call of a Turn: a message, a
-// plan. A line on the wire is kept at [terminal.MaxUpdateLine]: message chunks
+// plan. A line on the wire is kept at 32 KiB: message chunks
 // are split, other updates over that are a [terminal.ErrTooLarge]. Control and
 // bidirectional characters in messages and titles are spelled out. It returns when
 // the update is written, when ctx ends (its Cause), and after

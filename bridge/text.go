@@ -6,6 +6,7 @@ import (
 
 	acp "github.com/coder/acp-go-sdk"
 	"github.com/termbridge/termbridge/bridge/internal/updates"
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/terminal"
 	"github.com/termbridge/termbridge/view"
 )
@@ -19,7 +20,7 @@ type textPresenter struct {
 }
 
 func (p textPresenter) follow(ctx context.Context) {
-	plain := view.Plainer{Max: 2 * terminal.TextLimit, Size: p.t.Info().Command.Size} // more than is shown, so that a cut shows
+	plain := view.Plainer{Max: 2 * limits.TextLimit, Size: p.t.Info().Command.Size} // more than is shown, so that a cut shows
 	var r liveReader
 	for r.more(ctx, p.card, p.t) {
 		if p.pause(ctx, r.next) != nil {
@@ -32,7 +33,7 @@ func (p textPresenter) follow(ctx context.Context) {
 			if !p.wait(ctx, u) {
 				return
 			}
-			r.next = time.Now().Add(terminal.TextInterval)
+			r.next = time.Now().Add(limits.TextInterval)
 		}
 	}
 }

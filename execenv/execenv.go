@@ -75,10 +75,6 @@ type Spec struct {
 	// TTY, if not nil, gives the process a terminal as its output. It implies
 	// Group.
 	TTY *TTY
-
-	// Tenant is an identity for executors that keep tenants apart; Local
-	// ignores it.
-	Tenant string
 }
 
 // TTY describes the terminal of a process.

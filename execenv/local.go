@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -159,7 +160,7 @@ func (l *Local) Command(ctx context.Context, spec Spec) Process {
 // it asks, waits, and kills. Then it ends the watchdog and joins its
 // goroutines. No process can be started any more: [terminal.ErrClosed]. What
 // could not be ended is reported as a [*terminal.LeakError]; so is a Start that the
-// kernel has held for [terminal.KillTimeout], whose process ends as soon as it has
+// kernel has held for 2 s, whose process ends as soon as it has
 // begun. Later calls wait for the first and return its result.
 func (l *Local) Close() error {
 	l.closing.Do(func() { l.result = l.close() })
@@ -208,10 +209,10 @@ func (l *Local) close() error {
 }
 
 // awaitStarts waits for the Starts under way, and gives up those that the kernel
-// still holds after [terminal.KillTimeout]: a program on a server that does not
+// still holds after 2 s: a program on a server that does not
 // answer, for instance.
 func (l *Local) awaitStarts() (leaks []terminal.Leak) {
-	timer := time.AfterFunc(terminal.KillTimeout, func() {
+	timer := time.AfterFunc(limits.KillTimeout, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		for p := range l.held {

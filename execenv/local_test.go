@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/termbridge/termbridge/execenv"
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -190,7 +191,7 @@ func TestStartErrors(t *testing.T) {
 		{"a missing interpreter", execenv.Spec{Path: file("script", "#!/no/such/sh -x\n", 0o755)}, []error{execenv.ErrBadInterpreter, fs.ErrNotExist}, "/no/such/sh"},
 		{"neither program nor script", execenv.Spec{Path: file("junk", "echo hi\n", 0o755)}, []error{execenv.ErrExecFormat, syscall.ENOEXEC}, "#! line"},
 		{"a file that is open for writing", execenv.Spec{Path: busy}, []error{execenv.ErrTextBusy, syscall.ETXTBSY}, "text file busy"},
-		{"a word over the kernel's limit", execenv.Spec{Path: "true", Args: []string{strings.Repeat("x", terminal.MaxWord)}}, []error{terminal.ErrTooLarge}, "too large"},
+		{"a word over the kernel's limit", execenv.Spec{Path: "true", Args: []string{strings.Repeat("x", limits.MaxWord)}}, []error{terminal.ErrTooLarge}, "too large"},
 		{"a NUL byte", execenv.Spec{Path: "true", Args: []string{"a\x00b"}}, []error{syscall.EINVAL}, "NUL"},
 		{"a bad variable", execenv.Spec{Path: "true", Env: execenv.Env{}.With(map[string]string{"A=B": ""})}, []error{syscall.EINVAL}, "A=B"},
 		{"a terminal and Stdout", execenv.Spec{Path: "true", TTY: &execenv.TTY{}, Stdout: io.Discard}, []error{syscall.EINVAL}, "TTY excludes"},

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -460,7 +461,7 @@ var errCut = errors.New("execenv: killed, and its output was still held open")
 
 // joinCopiers waits for the copying and returns its errors. Processes that
 // inherited a pipe may hold it open for ever; once ctx has ended, or Kill was
-// called, they are given [terminal.DrainLimit]. Only a Read of Spec.Stdin cannot
+// called, they are given 500 ms. Only a Read of Spec.Stdin cannot
 // be ended: then it is the caller's.
 func (p *process) joinCopiers() (err error) {
 	killed := p.kill
@@ -468,7 +469,7 @@ func (p *process) joinCopiers() (err error) {
 	var late <-chan time.Time
 	hurry := func(why error) {
 		if late == nil {
-			cut, late = why, time.After(terminal.DrainLimit)
+			cut, late = why, time.After(limits.DrainLimit)
 		}
 	}
 	ended := p.ctx.Done()

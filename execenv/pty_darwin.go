@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/creack/pty"
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/terminal"
 	"golang.org/x/sys/unix"
 )
@@ -27,7 +28,7 @@ type ptmx struct {
 
 // leave is called when the process has exited.
 func (t *ptmx) leave() {
-	limit := time.Now().Add(terminal.DrainLimit)
+	limit := time.Now().Add(limits.DrainLimit)
 	for time.Now().Before(limit) && !t.closed.Load() {
 		unread := 0
 		if raw, err := t.side.SyscallConn(); err == nil {

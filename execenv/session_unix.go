@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/terminal"
 	"golang.org/x/sys/unix"
 )
@@ -418,7 +419,7 @@ func (l *Local) stopAll(grace time.Duration) ([]terminal.Proc, error) {
 		p.release()
 	}
 	if len(left) == 0 { // what has ended is still to be noted
-		bound := time.After(terminal.KillTimeout)
+		bound := time.After(limits.KillTimeout)
 		for _, p := range held {
 			select {
 			case <-p.reaped:

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/terminal"
 	"golang.org/x/sys/unix"
 )
@@ -295,7 +296,7 @@ const (
 // looks.
 func (t *tree) enough(seen time.Time) bool {
 	since := time.Since(seen)
-	return since > moreLooks && (t.blind || t.empty >= leastLooks || since > terminal.KillTimeout)
+	return since > moreLooks && (t.blind || t.empty >= leastLooks || since > limits.KillTimeout)
 }
 
 // end ends the tree: it asks, waits until deadline, and kills until nothing is
@@ -322,7 +323,7 @@ func (t *tree) end(deadline func() time.Time) ([]proc, error) {
 			seen = time.Now()
 		}
 		switch over := t.enough(seen); {
-		case t.blind && spent > terminal.KillTimeout:
+		case t.blind && spent > limits.KillTimeout:
 			return t.stubborn(), t.unknown()
 		case t.blind && (!over && short(t.cause) || len(t.stubborn()) > 0):
 			time.Sleep(blindPause)
@@ -334,7 +335,7 @@ func (t *tree) end(deadline func() time.Time) ([]proc, error) {
 			return nil, t.unknown()
 		}
 		hopeless := !slices.ContainsFunc(left, func(p proc) bool { return !denied[p.ident] })
-		if hopeless || spent > terminal.KillTimeout {
+		if hopeless || spent > limits.KillTimeout {
 			return left, t.unknown()
 		}
 		awaitAll(left, time.Now().Add(50*time.Millisecond))

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -155,7 +156,7 @@ func (l *Local) guard() (*guarding, error) {
 			l.pgids = &pgidFile{file: f}
 		}
 	}
-	g := &guarding{bound: time.Now().Add(terminal.KillTimeout), over: make(chan struct{})}
+	g := &guarding{bound: time.Now().Add(limits.KillTimeout), over: make(chan struct{})}
 	l.guarding = g
 	shell := l.Command(context.Background(), Spec{Path: watchdogShell}).(*process)
 	l.held[shell] = struct{}{}
@@ -241,7 +242,7 @@ func (w *watchdog) stop() {
 	defer w.pipe.Close()
 	select {
 	case <-w.gone:
-	case <-time.After(terminal.KillTimeout):
+	case <-time.After(limits.KillTimeout):
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/coder/acp-go-sdk"
 
-	"github.com/termbridge/termbridge/terminal"
+	"github.com/termbridge/termbridge/internal/limits"
 )
 
 // A Rule is what an agent must keep to on the wire.
@@ -28,7 +28,7 @@ const (
 	RuleReleased Rule = "nothing of a terminal after its release"
 	// Every terminal whose id reached the agent is released.
 	RuleRelease Rule = "every terminal is released exactly once"
-	// A session/update line has at most [terminal.MaxUpdateLine] bytes.
+	// A session/update line has at most 32 KiB bytes.
 	RuleSize Rule = "a session/update line is at most 32 KiB"
 	// Every tool call of a turn is completed or failed, once.
 	RuleFinal Rule = "exactly one final status per tool call"
@@ -238,7 +238,7 @@ type metaTerminal struct {
 
 // update judges a session/update.
 func (a *audit) update(l *Line) {
-	if n := len(l.Raw) + 1; n > terminal.MaxUpdateLine {
+	if n := len(l.Raw) + 1; n > limits.MaxUpdateLine {
 		a.found(RuleSize, l, "%d bytes", n)
 	}
 	var params struct {

@@ -19,6 +19,7 @@ import (
 	"github.com/termbridge/termbridge/acpterm"
 	"github.com/termbridge/termbridge/bridge"
 	"github.com/termbridge/termbridge/fakeconn"
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/terminal"
 	"github.com/termbridge/termbridge/terminal/memterm"
 )
@@ -573,7 +574,7 @@ func (s *stage) judgeTimes(of func(string) effect, unstarted bool) {
 	case of(toWait) != honest:
 		bound = 2*jobTime + slack
 	case of(toOutput) != honest:
-		bound = jobTime + 2*terminal.OutputTimeout + slack
+		bound = jobTime + 2*limits.OutputTimeout + slack
 	}
 	if s.started && (s.phase == atCancel || s.phase == atClose || s.use == stopped) {
 		bound = endAt + slack

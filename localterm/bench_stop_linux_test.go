@@ -43,7 +43,7 @@ func BenchmarkStop(b *testing.B) {
 					time.Sleep(20 * time.Millisecond) // the children have started
 					began := time.Now()
 					info, err := t.Stop(b.Context())
-					if err != nil || len(info.Left) > 0 {
+					if err != nil || len(info.Survivors) > 0 {
 						b.Fatal(info, err)
 					}
 					took = append(took, time.Since(began)-tree.grace)

@@ -94,7 +94,7 @@ func TestCtrlZ(t *testing.T) {
 	write(t, term, "echo still; kill -STOP $$\n")
 	read(t, term, "still\n")
 	began := time.Now()
-	if info, err := term.Stop(t.Context()); err != nil || len(info.Left) > 0 {
+	if info, err := term.Stop(t.Context()); err != nil || len(info.Survivors) > 0 {
 		t.Errorf("Stop: %+v, %v", info, err)
 	}
 	if took := time.Since(began); took > 9*time.Second {
@@ -113,8 +113,8 @@ func TestJobControl(t *testing.T) {
 	}
 	began := time.Now()
 	term = start(t, m, terminal.Command{Args: []string{"bash", "--norc", "-ic", "trap '' HUP; sleep 300 & echo hi"}, TTY: true, Stdin: true})
-	if info := wait(t, term); len(info.Left) != 1 || time.Since(began) > 10*time.Second {
-		t.Errorf("ended after %v and left %v", time.Since(began), info.Left)
+	if info := wait(t, term); len(info.Survivors) != 1 || time.Since(began) > 10*time.Second {
+		t.Errorf("ended after %v and left %v", time.Since(began), info.Survivors)
 	}
 }
 
@@ -141,8 +141,8 @@ func TestHangup(t *testing.T) {
 				gone(t, p)
 				return
 			}
-			if !alive(p) || len(info.Left) != 1 || info.Left[0].PID != p {
-				t.Errorf("process %d lives: %v; left: %v", p, alive(p), info.Left)
+			if !alive(p) || len(info.Survivors) != 1 || info.Survivors[0].PID != p {
+				t.Errorf("process %d lives: %v; left: %v", p, alive(p), info.Survivors)
 			}
 		})
 	}
@@ -324,7 +324,7 @@ func TestStartAndStop(t *testing.T) {
 			TTY:  i%2 == 0,
 			Env:  map[string]string{"TERMBRIDGE_TEST": fmt.Sprint(os.Getpid())},
 		})
-		if info, err := term.Stop(t.Context()); err != nil || info.Left == nil || len(info.Left) > 0 {
+		if info, err := term.Stop(t.Context()); err != nil || info.Survivors == nil || len(info.Survivors) > 0 {
 			t.Fatalf("run %d: %+v, %v", i, info, err)
 		}
 	}

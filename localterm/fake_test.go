@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/termbridge/termbridge/execenv"
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/localterm"
 	"github.com/termbridge/termbridge/terminal"
 )
@@ -47,7 +48,7 @@ func (f *fake) Command(ctx context.Context, spec execenv.Spec) execenv.Process {
 }
 
 // lateEvery is less than the quiet that ends an output.
-const lateEvery = terminal.DrainQuiet * 6 / 10
+const lateEvery = limits.DrainQuiet * 6 / 10
 
 type fakeProcess struct {
 	execenv.Process // nil: what a terminal does not use
@@ -142,10 +143,10 @@ func TestUnstoppableChild(t *testing.T) {
 		term := start(t, m, terminal.Command{Line: "x"})
 		began := time.Now()
 		info, err := term.Stop(t.Context())
-		if err != nil || info.Outcome != terminal.Stopped || !cmp.Equal(info.Left, child) {
+		if err != nil || info.Outcome != terminal.Stopped || !cmp.Equal(info.Survivors, child) {
 			t.Errorf("Stop: %+v, %v", info, err)
 		}
-		if took, want := time.Since(began), terminal.StopGrace+terminal.DrainQuiet; took != want {
+		if took, want := time.Since(began), terminal.StopGrace+limits.DrainQuiet; took != want {
 			t.Errorf("it took %v, want the grace and the quiet: %v", took, want)
 		}
 		if got := output(t, term); got != "out" {
@@ -166,16 +167,16 @@ func TestDrainIsQuietSinceTheLastOutput(t *testing.T) {
 		want string
 		took time.Duration
 	}{
-		"silence":        {nil, "out", terminal.DrainQuiet},
-		"a few words":    {[]string{"1", "2", "3"}, "out123", 3*lateEvery + terminal.DrainQuiet},
-		"without an end": {strings.Split(strings.Repeat("x", 100), ""), "out" + strings.Repeat("x", int(terminal.DrainLimit/lateEvery)), terminal.DrainLimit},
+		"silence":        {nil, "out", limits.DrainQuiet},
+		"a few words":    {[]string{"1", "2", "3"}, "out123", 3*lateEvery + limits.DrainQuiet},
+		"without an end": {strings.Split(strings.Repeat("x", 100), ""), "out" + strings.Repeat("x", int(limits.DrainLimit/lateEvery)), limits.DrainLimit},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := newFake(&fake{left: []terminal.Proc{{PID: 7, Command: "mule"}}, dies: time.Second, late: c.late, exit: terminal.Exit{Code: new(0)}})
 				term := start(t, m, terminal.Command{Line: "x"})
 				info := wait(t, term)
-				const step = terminal.DrainQuiet / 4 // it is looked at so often
+				const step = limits.DrainQuiet / 4 // it is looked at so often
 				if took := info.RunTime() - time.Second; took < c.took-step || took > c.took+step {
 					t.Errorf("the end came %v after the exit, want %v", took, c.took)
 				}
@@ -243,7 +244,7 @@ func TestUnstoppableProcess(t *testing.T) {
 		m := newFake(f)
 		term := start(t, m, terminal.Command{Line: "x", Timeout: time.Second})
 		info := wait(t, term)
-		if info.Outcome != terminal.Failed || info.Err == nil || info.Exit.Known() || !cmp.Equal(info.Left, self) {
+		if info.Outcome != terminal.Failed || info.Err == nil || info.Exit.Known() || !cmp.Equal(info.Survivors, self) {
 			t.Errorf("ended as %+v", info)
 		}
 		if err := m.Close(); len(leaks(err)) == 0 {
@@ -438,8 +439,8 @@ func TestUnknownIsNotNone(t *testing.T) {
 		term := start(t, m, terminal.Command{Line: "x"})
 		err := m.Close()
 		info := wait(t, term)
-		if list := leaks(err); info.Left != nil || len(list) != 1 || list[0].ID != info.ID || !strings.Contains(err.Error(), "cannot tell") {
-			t.Errorf("left %#v, Close: %v", info.Left, err)
+		if list := leaks(err); info.Survivors != nil || len(list) != 1 || list[0].ID != info.ID || !strings.Contains(err.Error(), "cannot tell") {
+			t.Errorf("left %#v, Close: %v", info.Survivors, err)
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/termbridge/termbridge/execenv"
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/internal/lineedit"
 	"github.com/termbridge/termbridge/terminal"
 )
@@ -161,7 +162,7 @@ func (in *input) put(ctx context.Context, text string, limit int, keys *lineedit
 		select {
 		case <-in.exited:
 			err = terminal.ErrEnded
-		case <-time.After(terminal.DrainQuiet):
+		case <-time.After(limits.DrainQuiet):
 		case <-ctx.Done():
 		}
 	}

@@ -14,8 +14,8 @@
 //
 // A command ends in two steps: its process exits, then its output is read to
 // the end. A background process may hold the output open, so the second step is
-// bounded ([terminal.DrainQuiet], [terminal.DrainLimit]). What then still runs
-// is named in Info.Left and left alone: its later output is read and dropped,
+// bounded (100 ms, 500 ms). What then still runs
+// is named in Info.Survivors and left alone: its later output is read and dropped,
 // so that it is neither blocked nor killed by it, and it ends with the Manager.
 // On a controlling terminal (TTY and Stdin) the kernel hangs up on the
 // foreground processes when the command exits.
@@ -61,6 +61,7 @@ import (
 
 	"github.com/termbridge/termbridge/execenv"
 	"github.com/termbridge/termbridge/internal/caught"
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/internal/logqueue"
 	"github.com/termbridge/termbridge/internal/shelf"
 	"github.com/termbridge/termbridge/terminal"
@@ -418,9 +419,9 @@ func checkWords(spec execenv.Spec, env map[string]string) error {
 		words = append(words, name+"="+value)
 	}
 	for _, word := range words {
-		if len(word) >= terminal.MaxWord { // a NUL follows
+		if len(word) >= limits.MaxWord { // a NUL follows
 			return fmt.Errorf("%w: the word %.20q… has %d bytes of at most %d: put it in a file",
-				terminal.ErrTooLarge, word, len(word), terminal.MaxWord-1)
+				terminal.ErrTooLarge, word, len(word), limits.MaxWord-1)
 		}
 	}
 	return nil
@@ -442,8 +443,8 @@ func (m *Manager) ended(t *term) {
 	if !t.started { // never kept
 		m.budget.Free(t)
 	}
-	unknown := m.closed && t.final.Left == nil
-	if !t.own && (len(t.final.Left) > 0 || unknown || t.final.Outcome == terminal.Failed) { // else Close of own ends it
+	unknown := m.closed && t.final.Survivors == nil
+	if !t.own && (len(t.final.Survivors) > 0 || unknown || t.final.Outcome == terminal.Failed) { // else Close of own ends it
 		if l := (leftover{t.info.ID, t.sess}); m.closed {
 			m.wg.Go(func() { l.end(m) })
 		} else {

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/termbridge/termbridge/execenv"
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/localterm"
 	"github.com/termbridge/termbridge/terminal"
 )
@@ -284,12 +285,12 @@ func TestBackgroundSurvives(t *testing.T) {
 					t.Errorf("ended as %s, %s", info.Outcome, info.Exit)
 				}
 				named := false
-				for _, left := range info.Left {
+				for _, left := range info.Survivors {
 					_, err := os.Stat("/proc/self") // only that shows its name
 					named = named || left.PID == p && (left.Command != "" || err != nil)
 				}
 				if !named {
-					t.Errorf("Left is %v, want process %d", info.Left, p)
+					t.Errorf("Survivors is %v, want process %d", info.Survivors, p)
 				}
 				final, err := term.ReadOutput(t.Context(), 0, 0)
 				if err != nil {
@@ -321,7 +322,7 @@ func TestStopReachesEscaped(t *testing.T) {
 		})
 		a, b := pid(t, term, "a"), pid(t, term, "b")
 		info, err := term.Stop(t.Context())
-		if err != nil || info.Outcome != terminal.Stopped || len(info.Left) > 0 || info.Left == nil {
+		if err != nil || info.Outcome != terminal.Stopped || len(info.Survivors) > 0 || info.Survivors == nil {
 			t.Errorf("Stop: %+v, %v", info, err)
 		}
 		for _, p := range []int{a, b} {
@@ -413,7 +414,7 @@ func TestStartErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer writer.Close()
-	word := strings.Repeat("x", terminal.MaxWord)
+	word := strings.Repeat("x", limits.MaxWord)
 	many := append([]string{"echo"}, slices.Repeat([]string{word[1:]}, 100)...)
 	for name, test := range map[string]struct {
 		cmd   terminal.Command
@@ -433,7 +434,7 @@ func TestStartErrors(t *testing.T) {
 		"text file busy":   {terminal.Command{Args: []string{busy}}, execenv.ErrTextBusy, busy},
 		"missing shell":    {terminal.Command{Line: "pwd", Shell: dir + "/no"}, fs.ErrNotExist, dir + "/no"},
 		"environment":      {terminal.Command{Line: "pwd", Environment: "mars"}, terminal.ErrBadCommand, `"mars"`},
-		"line":             {terminal.Command{Line: word}, terminal.ErrTooLarge, strconv.Itoa(terminal.MaxWord - 1)},
+		"line":             {terminal.Command{Line: word}, terminal.ErrTooLarge, strconv.Itoa(limits.MaxWord - 1)},
 		"argument":         {terminal.Command{Args: []string{"echo", word}}, terminal.ErrTooLarge, "131072"},
 		"all words":        {terminal.Command{Args: many}, terminal.ErrTooLarge, "too long"},
 		"variable":         {terminal.Command{Line: "pwd", Env: map[string]string{"A": word[2:]}}, terminal.ErrTooLarge, "A="},
@@ -456,7 +457,7 @@ func TestStartErrors(t *testing.T) {
 		t.Errorf("failed starts left %v, busy: %v", m.List(), m.Busy())
 	}
 	longest := start(t, m, terminal.Command{Args: []string{"sh", "-c", `printf %s "$1" | wc -c`, "sh", word[1:]}})
-	if got := strings.TrimSpace(output(t, longest)); got != strconv.Itoa(terminal.MaxWord-1) {
+	if got := strings.TrimSpace(output(t, longest)); got != strconv.Itoa(limits.MaxWord-1) {
 		t.Errorf("the longest word arrived with %s bytes", got)
 	}
 }
@@ -530,7 +531,7 @@ func TestCloseWithForeignExecutor(t *testing.T) {
 	m := localterm.New(&localterm.Options{Executors: map[string]execenv.Executor{"only": local}})
 	defer m.Close()
 	term := start(t, m, terminal.Command{Line: "sleep 300 >/dev/null 2>&1 & echo pid=$!"})
-	if info := wait(t, term); info.Environment != "only" || len(info.Left) != 1 {
+	if info := wait(t, term); info.Environment != "only" || len(info.Survivors) != 1 {
 		t.Errorf("ended as %+v", info)
 	}
 	p := pid(t, term, "pid")

@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/internal/tail"
 	"github.com/termbridge/termbridge/internal/text"
 	"github.com/termbridge/termbridge/terminal"
@@ -172,12 +173,12 @@ func (o *output) drain(stop, ending <-chan struct{}) bool {
 	if isClosed(o.eof) {
 		return true
 	}
-	const step = terminal.DrainQuiet / 4
+	const step = limits.DrainQuiet / 4
 	tick := time.NewTicker(step)
 	defer tick.Stop()
-	limit := time.Now().Add(terminal.DrainLimit)
+	limit := time.Now().Add(limits.DrainLimit)
 	_, last := o.buf.Bounds()
-	for quiet := time.Duration(0); quiet < terminal.DrainQuiet && time.Now().Before(limit); quiet += step {
+	for quiet := time.Duration(0); quiet < limits.DrainQuiet && time.Now().Before(limit); quiet += step {
 		select {
 		case <-o.eof:
 			return true

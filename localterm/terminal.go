@@ -263,7 +263,7 @@ func (t *term) settle(asked terminal.Outcome, alone bool) {
 	}
 
 	info := t.Info()
-	info.Left = left
+	info.Survivors = left
 	if isClosed(t.sess.Exited()) {
 		// From here on the executor sees to whoever still holds the output.
 		info.Err = waitError(t.sess.Wait())
@@ -431,7 +431,7 @@ func (t *term) Stop(ctx context.Context) (terminal.Info, error) {
 	over := t.ended()
 	t.requestStop()
 	info, err := terminal.Wait(ctx, t)
-	if err != nil || !over || info.Left != nil && len(info.Left) == 0 {
+	if err != nil || !over || info.Survivors != nil && len(info.Survivors) == 0 {
 		return info, err
 	}
 	// It ended by itself and left something behind, or a stop could not end all.
@@ -440,7 +440,7 @@ func (t *term) Stop(ctx context.Context) (terminal.Info, error) {
 		return info, nil // Close ends it
 	}
 	select {
-	case info.Left = <-left:
+	case info.Survivors = <-left:
 		return info, nil
 	case <-ctx.Done():
 		return info, context.Cause(ctx)

@@ -3,7 +3,8 @@ package terminal
 import "time"
 
 // Defaults, shared by the packages of termbridge. Each is the value used where
-// an option is zero; docs/architecture.md has them as a table.
+// an option is zero; docs/architecture.md has them as a table, together with the
+// bounds that no option changes.
 const (
 	// MaxText is the most text that one ReadOutput returns.
 	MaxText = 64 << 10
@@ -14,30 +15,10 @@ const (
 	DefaultMaxTerminals = 64        // terminals kept, live and ended
 	MaxBackground       = 32        // live background commands of a session
 
-	StopGrace      = 2 * time.Second // between SIGTERM and SIGKILL
-	CreateTimeout  = 30 * time.Second
-	PermitTimeout  = 5 * time.Minute // create, while a permission may be open
-	KillTimeout    = 2 * time.Second
-	OutputTimeout  = 5 * time.Second
-	ReleaseTimeout = 2 * time.Second
-	SettleTimeout  = 5 * time.Second // the end of a turn, and Close
-
-	DrainQuiet = 100 * time.Millisecond // after exit: output quiet this long has ended
-	DrainLimit = 500 * time.Millisecond // after exit: output is waited for this long at most
-
-	PollMin  = 100 * time.Millisecond // terminal/output while somebody reads
-	PollMax  = time.Second
-	PollIdle = 30 * time.Second // terminal/output while nobody reads
-
-	KeepAlive = 30 * time.Second // an update for a card of a quiet command
-
-	DisplayInterval = 50 * time.Millisecond // between two display updates of a terminal
-	DisplayRate     = 50                    // display updates a second on a connection
-	TextInterval    = time.Second           // between two text updates of a terminal
-	TextLimit       = 16 << 10              // bytes of text in a card
-	MaxUpdateLine   = 32 << 10              // bytes of a session/update line
-	MaxCreate       = 1 << 20               // bytes of a command sent to a client
-	MaxWord         = 128 << 10             // bytes of a word of a local command (the kernel's MAX_ARG_STRLEN)
+	StopGrace     = 2 * time.Second // between SIGTERM and SIGKILL
+	CreateTimeout = 30 * time.Second
+	PermitTimeout = 5 * time.Minute // create, while a permission may be open
+	SettleTimeout = 5 * time.Second // the end of a turn, and Close
 )
 
 // DefaultSize is the size of a terminal whose Command names none.

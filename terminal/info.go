@@ -85,9 +85,9 @@ type Info struct {
 	// while it runs.
 	Started, FirstOutput, LastOutput, Ended time.Time
 
-	// Left are processes of the command that still ran when it had ended.
+	// Survivors are processes of the command that still ran when it had ended.
 	// Nil is unknown or not looked for, empty is none.
-	Left []Proc
+	Survivors []Proc
 
 	// Err is why the outcome is Failed, Unknown or ConnectionLost, or what
 	// went wrong while the command was stopped.
@@ -110,8 +110,8 @@ func (i Info) RunTime() time.Duration {
 func (i Info) Unconfirmed() bool {
 	switch i.Outcome {
 	case Stopped, Cancelled, TimedOut:
-		if i.Left != nil {
-			return len(i.Left) > 0
+		if i.Survivors != nil {
+			return len(i.Survivors) > 0
 		}
 		return i.Err != nil && !i.Exit.Known()
 	}

@@ -110,7 +110,7 @@ type Terminal interface {
 
 	// Stop ends the command and every process that it started, waits until the
 	// end has settled, and returns the final Info. Of an ended command it ends what
-	// that had left behind (Info.Left), if the Manager can: the Info that it returns
+	// that had left behind (Info.Survivors), if the Manager can: the Info that it returns
 	// names what is left then. Where nothing is, it returns at once. An ended ctx
 	// ends the wait, with its Cause as the error, and does not take back the stop.
 	Stop(ctx context.Context) (Info, error)

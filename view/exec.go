@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/internal/text"
 	"github.com/termbridge/termbridge/terminal"
 )
@@ -89,7 +90,7 @@ func Exec(ctx context.Context, m terminal.Manager, cmd terminal.Command) (Text, 
 		defer cancel()
 		info, _ = t.Stop(bound)
 	}
-	bound, cancel := context.WithTimeout(ctx, terminal.OutputTimeout)
+	bound, cancel := context.WithTimeout(ctx, limits.OutputTimeout)
 	defer cancel()
 	out, err := ReadAll(bound, t, cmp.Or(cmd.OutputLimit, terminal.DefaultResultLimit), 0)
 	out.Info = info

@@ -57,8 +57,8 @@ func Stop(ctx context.Context, m terminal.Manager, id string) (StopResult, termi
 	switch {
 	case err != nil:
 		return StopFailed, info, err
-	case len(info.Left) > 0:
-		leak := terminal.Leak{ID: id, What: "process", Procs: info.Left, Err: info.Err}
+	case len(info.Survivors) > 0:
+		leak := terminal.Leak{ID: id, What: "process", Procs: info.Survivors, Err: info.Err}
 		return StopFailed, info, &terminal.LeakError{Leaks: []terminal.Leak{leak}}
 	case info.Outcome == terminal.Failed, info.Outcome == terminal.ConnectionLost:
 		err := info.Err

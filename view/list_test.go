@@ -58,10 +58,10 @@ func TestStop(t *testing.T) {
 		}
 		// What a command that ended by itself has left behind ends, too.
 		term = start(t, m, program("leave", filepath.Join(t.TempDir(), "beat")))
-		if wait(t, term); term.Info().Left != nil && len(term.Info().Left) != 1 { // nil: it cannot tell
-			t.Fatalf("left %v, want the child", term.Info().Left)
+		if wait(t, term); term.Info().Survivors != nil && len(term.Info().Survivors) != 1 { // nil: it cannot tell
+			t.Fatalf("left %v, want the child", term.Info().Survivors)
 		}
-		if result, info, err := view.Stop(t.Context(), m, term.Info().ID); result != view.StopEnded || err != nil || len(info.Left) > 0 || info.Outcome != terminal.Exited {
+		if result, info, err := view.Stop(t.Context(), m, term.Info().ID); result != view.StopEnded || err != nil || len(info.Survivors) > 0 || info.Outcome != terminal.Exited {
 			t.Errorf("one that ended by itself: %q, %+v, %v", result, info, err)
 		}
 		result, _, err := view.Stop(t.Context(), m, "nobody")
@@ -81,8 +81,8 @@ func TestStopFails(t *testing.T) {
 			term := start(t, m, terminal.Command{Args: []string{"undead"}})
 			result, info, err := view.Stop(t.Context(), m, term.Info().ID)
 			leak, ok := errors.AsType[*terminal.LeakError](err)
-			if result != view.StopFailed || !ok || len(leak.Leaks[0].Procs) != 1 || len(info.Left) != 1 {
-				t.Errorf("%q, left %v, %v; want failed and the process", result, info.Left, err)
+			if result != view.StopFailed || !ok || len(leak.Leaks[0].Procs) != 1 || len(info.Survivors) != 1 {
+				t.Errorf("%q, left %v, %v; want failed and the process", result, info.Survivors, err)
 			}
 			close(hours)
 			synctest.Wait()

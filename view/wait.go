@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/internal/text"
 	"github.com/termbridge/termbridge/internal/vt"
 	"github.com/termbridge/termbridge/terminal"
@@ -341,7 +342,7 @@ func (w *waiter) watchInput(ctx context.Context) (_ context.Context, stop func()
 
 // pollState is WaitState by means of ReadState.
 func pollState(ctx context.Context, r terminal.StateReader, cursor int64) (terminal.State, terminal.Evidence, error) {
-	tick := time.NewTicker(terminal.PollMin)
+	tick := time.NewTicker(limits.PollMin)
 	defer tick.Stop()
 	for {
 		state, evidence, err := r.ReadState(ctx, cursor)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/termbridge/termbridge/execenv"
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -663,7 +664,7 @@ func (p *process) Wait() error {
 var errCut = errors.New("launcher: killed, and its output was still held open")
 
 // joinCopies waits for the copying to the writers of the Spec: without a bound, as
-// os/exec does, or for [terminal.DrainLimit] once the context has ended or Kill was
+// os/exec does, or for 500 ms once the context has ended or Kill was
 // called. What is written later goes to nowhere, as what is written to pipes does.
 func (p *process) joinCopies() error {
 	if p.spec.Stdout == nil && p.spec.Stderr == nil {
@@ -681,7 +682,7 @@ func (p *process) joinCopies() error {
 	select {
 	case <-p.over:
 		return nil
-	case <-time.After(terminal.DrainLimit):
+	case <-time.After(limits.DrainLimit):
 		return cut
 	}
 }
@@ -709,7 +710,7 @@ func (p *process) ID() string {
 }
 
 // request bounds one request to the supervisor.
-const request = terminal.KillTimeout
+const request = limits.KillTimeout
 
 // silence is the error of a request that was not answered.
 func (e *Executor) silence() error {

@@ -127,7 +127,7 @@ func TestLeak(t *testing.T) {
 		if !ok {
 			t.Fatalf("Close: %v, want a LeakError", err)
 		}
-		if diff := cmp.Diff(term.Info().Left, leak.Leaks[0].Procs); diff != "" || leak.Leaks[0].ID != term.Info().ID {
+		if diff := cmp.Diff(term.Info().Survivors, leak.Leaks[0].Procs); diff != "" || leak.Leaks[0].ID != term.Info().ID {
 			t.Errorf("leaks %v: %s", leak, diff)
 		}
 		if again := m.Close(); again != err {
@@ -232,8 +232,8 @@ func TestSpawn(t *testing.T) {
 	}}
 	bubble(t, opts, func(t *testing.T, m *memterm.Manager) {
 		out, info := run(t, m, terminal.Command{Line: "parent"})
-		if out != "child" || len(info.Left) != 1 || info.Left[0].Command != "child a" {
-			t.Errorf("output %q, left %v", out, info.Left)
+		if out != "child" || len(info.Survivors) != 1 || info.Survivors[0].Command != "child a" {
+			t.Errorf("output %q, left %v", out, info.Survivors)
 		}
 		if err := m.Close(); err != nil {
 			t.Error(err)
@@ -316,8 +316,8 @@ func TestLeakEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 		info, err := term.Stop(t.Context())
-		if err != nil || info.Outcome != terminal.Stopped || len(info.Left) != 1 {
-			t.Errorf("%v, left %v, %v", info.Outcome, info.Left, err)
+		if err != nil || info.Outcome != terminal.Stopped || len(info.Survivors) != 1 {
+			t.Errorf("%v, left %v, %v", info.Outcome, info.Survivors, err)
 		}
 		time.Sleep(time.Minute)
 	})

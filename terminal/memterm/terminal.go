@@ -257,7 +257,7 @@ func (t *term) finish() {
 		t.info.Err = errNoExit
 	}
 	t.info.Ended = time.Now()
-	t.info.Left = t.leftLocked()
+	t.info.Survivors = t.leftLocked()
 	t.buf.Close()
 	t.mu.Unlock()
 	if t.in != nil {
@@ -369,7 +369,7 @@ func (t *term) Info() terminal.Info {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	info := t.info
-	info.Left = slices.Clone(info.Left)
+	info.Survivors = slices.Clone(info.Survivors)
 	return info
 }
 
@@ -387,7 +387,7 @@ func (t *term) ReadOutput(ctx context.Context, cursor int64, wait time.Duration)
 		c = t.buf.Read(cursor, terminal.MaxText)
 	}
 	info := t.info
-	info.Left = slices.Clone(info.Left)
+	info.Survivors = slices.Clone(info.Survivors)
 	return terminal.Output{Text: c.Text, NextCursor: c.Next, More: c.More, Truncated: c.Truncated, Info: info}, err
 }
 
@@ -452,7 +452,7 @@ func (t *term) Stop(ctx context.Context) (terminal.Info, error) {
 	over := t.ended()
 	t.ask(terminal.Stopped)
 	info, err := terminal.Wait(ctx, t)
-	if err != nil || !over || len(info.Left) == 0 {
+	if err != nil || !over || len(info.Survivors) == 0 {
 		return info, err
 	}
 	// It ended by itself and left something behind.
@@ -462,7 +462,7 @@ func (t *term) Stop(ctx context.Context) (terminal.Info, error) {
 	}
 	select {
 	case <-reaped:
-		info.Left = t.left()
+		info.Survivors = t.left()
 		return info, nil
 	case <-ctx.Done():
 		return info, context.Cause(ctx)

@@ -538,7 +538,7 @@ func stopMutants() []mutant {
 			}
 		})},
 		{rule: rule, name: "what is left is unknown", make: breakInfo(func(info terminal.Info) terminal.Info {
-			info.Left = nil
+			info.Survivors = nil
 			return info
 		})},
 		{rule: rule, name: "children end with their parent", make: breakOptions(func(opts *memterm.Options) {

@@ -15,7 +15,7 @@ import (
 var stopRule = rule{
 	name: "4-stop",
 	text: "Stop ends the whole tree, waits until settled, returns the final Info; idempotent; a cancelled wait does not take back the accepted stop. " +
-		"What a command left behind at its natural end is not ended with it, is named in Info.Left, and ends with a Stop or with the manager.",
+		"What a command left behind at its natural end is not ended with it, is named in Info.Survivors, and ends with a Stop or with the manager.",
 	cases: []testCase{
 		{name: "final", run: func(h *harness) {
 			m := h.manager()
@@ -51,8 +51,8 @@ var stopRule = rule{
 				return // what it does not reach, it cannot name
 			}
 			h.checkDead(file+".plain", file+".stubborn")
-			if info.Left == nil || len(info.Left) > 0 {
-				h.Errorf("Left is %#v, want none and not unknown", info.Left)
+			if info.Survivors == nil || len(info.Survivors) > 0 {
+				h.Errorf("Survivors is %#v, want none and not unknown", info.Survivors)
 			}
 		}},
 		{name: "by force", run: func(h *harness) {
@@ -126,8 +126,8 @@ var stopRule = rule{
 				return
 			}
 			h.waitBeat(file)
-			if len(info.Left) != 1 || info.Left[0].PID == 0 || !strings.Contains(info.Left[0].Command, "beat") {
-				h.Errorf("Left is %#v, want the child beat", info.Left)
+			if len(info.Survivors) != 1 || info.Survivors[0].PID == 0 || !strings.Contains(info.Survivors[0].Command, "beat") {
+				h.Errorf("Survivors is %#v, want the child beat", info.Survivors)
 			}
 			time.Sleep(15 * beatInterval)
 			h.waitBeat(file) // not ended with its parent
@@ -144,14 +144,14 @@ var stopRule = rule{
 			h.waitBeat(file)
 			info := h.stop(t)
 			h.checkDead(file)
-			if info.Left == nil || len(info.Left) > 0 {
-				h.Errorf("Left is %#v, want none and not unknown", info.Left)
+			if info.Survivors == nil || len(info.Survivors) > 0 {
+				h.Errorf("Survivors is %#v, want none and not unknown", info.Survivors)
 			}
 			if info.Outcome != final.Outcome {
 				h.Errorf("%s, and after a Stop %s", final.Outcome, info.Outcome)
 			}
-			if info := h.stop(t); info.Left == nil || len(info.Left) > 0 {
-				h.Errorf("once more, Left is %#v", info.Left)
+			if info := h.stop(t); info.Survivors == nil || len(info.Survivors) > 0 {
+				h.Errorf("once more, Survivors is %#v", info.Survivors)
 			}
 		}},
 	},

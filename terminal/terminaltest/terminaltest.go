@@ -70,7 +70,7 @@ type Config struct {
 
 	Input  bool // WriteInput works; without it Start refuses Command.Stdin with ErrNoInput
 	TTY    bool // Command.TTY is a terminal; without it it is accepted, and Resize may be unsupported
-	Tree   bool // Stop reaches every process; without it only what it can, and Info.Left may be nil
+	Tree   bool // Stop reaches every process; without it only what it can, and Info.Survivors may be nil
 	Signal bool // Signal works; without it it may be unsupported
 	Exact  bool // output is never lost before it is read; without it losses are marked, by Truncated or GapMark
 	Codes  bool // the death by a signal may be reported as the exit code 128 and its number

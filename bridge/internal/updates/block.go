@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	acp "github.com/coder/acp-go-sdk"
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/internal/text"
-	"github.com/termbridge/termbridge/terminal"
 )
 
 // A Room is how many bytes of JSON are left of a line. It never gets negative.
@@ -101,7 +101,7 @@ const cutFront = "[... earlier output is not shown ...]\n"
 // tailText returns s, or a mark and its end, from the start of a line on where
 // one is near: at most limit bytes of JSON, and TextLimit bytes.
 func tailText(s string, limit int) string {
-	if len(s) <= terminal.TextLimit && text.JSONLen(s) <= limit {
+	if len(s) <= limits.TextLimit && text.JSONLen(s) <= limit {
 		return s
 	}
 	mark := cutFront
@@ -109,7 +109,7 @@ func tailText(s string, limit int) string {
 	if room < 0 {
 		mark, room = "", limit
 	}
-	s = text.JSONTail(text.Tail(s, terminal.TextLimit-len(mark)), room)
+	s = text.JSONTail(text.Tail(s, limits.TextLimit-len(mark)), room)
 	if i := strings.IndexByte(s, '\n'); i >= 0 && i < len(s)/2 {
 		s = s[i+1:]
 	}

@@ -9,13 +9,14 @@ import (
 	"unicode/utf8"
 
 	acp "github.com/coder/acp-go-sdk"
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/internal/text"
 	"github.com/termbridge/termbridge/internal/vt"
 	"github.com/termbridge/termbridge/terminal"
 )
 
 // Line is the longest line of a session/update, in bytes.
-const Line = terminal.MaxUpdateLine
+const Line = limits.MaxUpdateLine
 
 // envelope is how many bytes JSON-RPC puts around the params of a
 // session/update, the end of the line included.

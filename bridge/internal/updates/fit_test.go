@@ -13,6 +13,7 @@ import (
 
 	acp "github.com/coder/acp-go-sdk"
 	"github.com/termbridge/termbridge/bridge/internal/updates"
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -278,7 +279,7 @@ func FuzzOutput(f *testing.F) {
 		if i := strings.Index(rest, fence); i != len(rest)-len(fence) {
 			t.Fatalf("the fence %q ends inside", fence)
 		}
-		if len(body) > terminal.TextLimit+2*len(fence)+2 {
+		if len(body) > limits.TextLimit+2*len(fence)+2 {
 			t.Fatalf("%d bytes of text", len(body))
 		}
 		shown := strings.TrimSuffix(strings.TrimSuffix(rest, fence), "\n")

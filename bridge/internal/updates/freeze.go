@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	acp "github.com/coder/acp-go-sdk"
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/internal/text"
-	"github.com/termbridge/termbridge/terminal"
 )
 
 // Freeze returns a copy of v, one of the SDK's types, that shares nothing with it
@@ -42,8 +42,8 @@ func FreezeCall(card acp.SessionUpdateToolCall) (acp.SessionUpdateToolCall, erro
 	}
 	card.Title = Title(card.Title)
 	visibleTexts(card.Content)
-	if size > terminal.MaxUpdateLine {
-		card.RawInput, card.RawOutput = Shrink(card.RawInput, terminal.MaxUpdateLine), Shrink(card.RawOutput, terminal.MaxUpdateLine)
+	if size > limits.MaxUpdateLine {
+		card.RawInput, card.RawOutput = Shrink(card.RawInput, limits.MaxUpdateLine), Shrink(card.RawOutput, limits.MaxUpdateLine)
 	}
 	return card, nil
 }
@@ -62,8 +62,8 @@ func FreezeUpdate(u acp.SessionToolCallUpdate) (acp.SessionToolCallUpdate, error
 		u.Title = new(Title(*u.Title))
 	}
 	visibleTexts(u.Content)
-	if size > terminal.MaxUpdateLine {
-		u.RawInput, u.RawOutput = Shrink(u.RawInput, terminal.MaxUpdateLine), Shrink(u.RawOutput, terminal.MaxUpdateLine)
+	if size > limits.MaxUpdateLine {
+		u.RawInput, u.RawOutput = Shrink(u.RawInput, limits.MaxUpdateLine), Shrink(u.RawOutput, limits.MaxUpdateLine)
 	}
 	return u, nil
 }
@@ -85,7 +85,7 @@ func freezeAny(u acp.SessionUpdate) (acp.SessionUpdate, error) {
 // Title returns a title as a person may be shown it, on one line: clients show
 // the first line only.
 func Title(s string) string {
-	return text.Visible(Middle(s, terminal.MaxUpdateLine, CutMark), "\t")
+	return text.Visible(Middle(s, limits.MaxUpdateLine, CutMark), "\t")
 }
 
 // Message returns text of several lines as a person may be shown it.

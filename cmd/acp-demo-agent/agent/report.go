@@ -80,7 +80,7 @@ type JobsReport struct {
 }
 
 // Limits in bytes of JSON. The line of an update is at most
-// terminal.MaxUpdateLine, and the text of a card takes its half of it.
+// 32 KiB, and the text of a card takes its half of it.
 const (
 	outputBudget     = 28 << 10
 	outputTextBudget = 13 << 10 // where the card has the output as text, too
@@ -100,9 +100,9 @@ func (r *Report) setExit(outcome terminal.Outcome, exit terminal.Exit) {
 	}
 }
 
-// setLeft sets what is known of the processes that the command has left; nil is
+// setSurvivors sets what is known of the processes that the command has left; nil is
 // nothing. Call it after setExit.
-func (r *Report) setLeft(left []terminal.Proc) {
+func (r *Report) setSurvivors(left []terminal.Proc) {
 	switch r.Outcome {
 	case terminal.Stopped, terminal.TimedOut, terminal.Cancelled:
 		r.Unknown = r.TerminalID != "" && left == nil
@@ -139,7 +139,7 @@ func (r *Report) info() terminal.Info {
 		i.Ended = i.Started.Add(time.Duration(r.DurationMS) * time.Millisecond)
 	}
 	if r.gone {
-		i.Left = []terminal.Proc{}
+		i.Survivors = []terminal.Proc{}
 	}
 	if r.Error != "" && r.Error != errTurnCancelled.Error() {
 		i.Err = errors.New(r.Error)
@@ -159,7 +159,7 @@ func report(info terminal.Info, p bridge.Presentation, terminalID string) Report
 		DurationMS: milliseconds(info.RunTime()), Environment: named(info.Environment),
 	}
 	r.setExit(info.Outcome, info.Exit)
-	r.setLeft(info.Left)
+	r.setSurvivors(info.Survivors)
 	r.setError(info.Err)
 	return r
 }

@@ -234,7 +234,7 @@ func (t *turn) exec(ctx context.Context, call *bridge.Call, req request) {
 		DurationMS: milliseconds(result.Duration), Environment: named(result.Environment),
 	}
 	r.setExit(result.Outcome, result.Exit)
-	r.setLeft(result.Left)
+	r.setSurvivors(result.Survivors)
 	budget := outputBudget
 	if r.Transport == bridge.PresentText {
 		budget = outputTextBudget
@@ -431,7 +431,7 @@ func (t *turn) kill(ctx context.Context, call *bridge.Call, req request, term te
 
 // ended ends a tool call about a command that has ended, with its output.
 func (t *turn) ended(ctx context.Context, call *bridge.Call, req request, term terminal.Terminal, r Report) {
-	out, err := view.ReadAll(ctx, term, terminal.MaxUpdateLine, 0)
+	out, err := view.ReadAll(ctx, term, 32<<10, 0)
 	r.setOutput(out.Text, out.Truncated, outputTextBudget)
 	if r.Error == "" {
 		r.setError(err)

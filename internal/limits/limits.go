@@ -1,0 +1,41 @@
+// Package limits has the bounds and rates that no option changes.
+// docs/architecture.md has them as a table, with the defaults of package terminal.
+package limits
+
+import "time"
+
+// Calls to a client, and to the kernel.
+const (
+	KillTimeout    = 2 * time.Second
+	OutputTimeout  = 5 * time.Second
+	ReleaseTimeout = 2 * time.Second
+)
+
+// The output of a local command after its exit.
+const (
+	DrainQuiet = 100 * time.Millisecond // output quiet this long has ended
+	DrainLimit = 500 * time.Millisecond // output is waited for this long at most
+)
+
+// Reads of a client's output.
+const (
+	PollMin  = 100 * time.Millisecond // while somebody reads
+	PollMax  = time.Second
+	PollIdle = 30 * time.Second // while nobody reads
+)
+
+// Updates of a tool call.
+const (
+	KeepAlive       = 30 * time.Second      // an update for a card of a quiet command
+	DisplayInterval = 50 * time.Millisecond // between two display updates of a terminal
+	DisplayRate     = 50                    // display updates a second on a connection
+	TextInterval    = time.Second           // between two text updates of a terminal
+	TextLimit       = 16 << 10              // bytes of text in a card
+	MaxUpdateLine   = 32 << 10              // bytes of a session/update line
+)
+
+// Commands.
+const (
+	MaxCreate = 1 << 20   // bytes of a command sent to a client
+	MaxWord   = 128 << 10 // bytes of a word of a local command (the kernel's MAX_ARG_STRLEN)
+)
