@@ -327,7 +327,7 @@ func reach(direct map[string][]string, pkg string) map[string][]string {
 // An optional interface of a terminal is found behind a wrapper, too: by terminal.As,
 // and by no type assertion.
 func TestOptionalInterfaces(t *testing.T) {
-	optional := []string{"StateReader", "StateWaiter", "InputCloser", "StreamReader", "LineCounter"}
+	optional := []string{"ActivityReader", "ActivityWaiter", "InputCloser", "StreamReader", "LineCounter"}
 	err := filepath.WalkDir(".", func(file string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
 			return err

@@ -75,10 +75,10 @@ func (s *State) running(k *command, t terminal.Terminal) (*Result, error) {
 	info := t.Info()
 	info.Outcome, info.Exit, info.Survivors, info.Err = terminal.Running, terminal.Exit{}, nil, nil
 	r, err := s.result(k, t, info)
-	if reader, ok := terminal.As[terminal.StateReader](t); ok {
+	if reader, ok := terminal.As[terminal.ActivityReader](t); ok {
 		ctx, cancel := context.WithTimeout(context.Background(), limits.OutputTimeout)
 		defer cancel()
-		if state, evidence, err := reader.ReadState(ctx, 0); err == nil && state == terminal.Waiting {
+		if state, evidence, err := reader.ReadActivity(ctx, 0); err == nil && state == terminal.Waiting {
 			r.Waiting = &evidence
 		}
 	}

@@ -21,11 +21,11 @@ func (s session) state(ctx context.Context) (State, terminal.Evidence) {
 	case s.note.typing != nil && !isClosed(s.note.typing.done):
 		return Working, terminal.Evidence{Certainty: terminal.Certain, Reason: "its command is being typed"}
 	}
-	r, ok := terminal.As[terminal.StateReader](s.Terminal)
+	r, ok := terminal.As[terminal.ActivityReader](s.Terminal)
 	if !ok {
 		return s.guess(ctx)
 	}
-	state, e, err := r.ReadState(ctx, 0)
+	state, e, err := r.ReadActivity(ctx, 0)
 	switch {
 	case err != nil:
 		return "", terminal.Evidence{Certainty: terminal.NoCertainty, Reason: err.Error()}
@@ -47,7 +47,7 @@ func (s session) state(ctx context.Context) (State, terminal.Evidence) {
 // isTold reports whether the system says what the processes of the session wait for:
 // that it says of none that it waits is evidence, too.
 func (s session) isTold() bool {
-	_, ok := terminal.As[terminal.StateReader](s.Terminal)
+	_, ok := terminal.As[terminal.ActivityReader](s.Terminal)
 	return ok && kernelTells && s.info.Environment == inAgent
 }
 

@@ -66,7 +66,7 @@ func (c *Control) await(ctx context.Context, s session, want State) (SessionInfo
 
 // change waits until something may have changed.
 func (s session) change(ctx context.Context, is, want State) {
-	w, ok := terminal.As[terminal.StateWaiter](s.Terminal)
+	w, ok := terminal.As[terminal.ActivityWaiter](s.Terminal)
 	switch {
 	case s.note.typing != nil && !isClosed(s.note.typing.done):
 		select {
@@ -82,11 +82,11 @@ func (s session) change(ctx context.Context, is, want State) {
 		}
 		return
 	case ok && s.isTold() && want != Working && is == Working:
-		_, _, _ = w.WaitState(ctx, terminal.Waiting, 0)
+		_, _, _ = w.WaitActivity(ctx, terminal.Waiting, 0)
 	case ok && s.isTold() && want == Working:
-		_, _, _ = w.WaitState(ctx, terminal.Working, 0)
+		_, _, _ = w.WaitActivity(ctx, terminal.Working, 0)
 	}
-	sleep(ctx, pollInterval) // also behind WaitState: the two may differ for a moment
+	sleep(ctx, pollInterval) // also behind WaitActivity: the two may differ for a moment
 }
 
 // waitGroup waits until one of a group is in a state: of several the first. Those that

@@ -25,7 +25,7 @@ type stage struct {
 type actor struct {
 	terminal.Terminal
 	mu    sync.Mutex
-	state terminal.State
+	state terminal.Activity
 	shell bool // it is the shell that waits
 }
 
@@ -63,13 +63,13 @@ func (s *stage) List() []terminal.Terminal {
 	return all
 }
 
-func (a *actor) is(state terminal.State, shell bool) {
+func (a *actor) is(state terminal.Activity, shell bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.state, a.shell = state, shell
 }
 
-func (a *actor) ReadState(context.Context, int64) (terminal.State, terminal.Evidence, error) {
+func (a *actor) ReadActivity(context.Context, int64) (terminal.Activity, terminal.Evidence, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.state, terminal.Evidence{Certainty: terminal.Certain, Reason: "the test says so", Prompt: a.shell}, nil

@@ -170,7 +170,7 @@ type Session interface {
 	// what the system knows of them, and not before all that they have written is
 	// read. What that is does not count: whoever asks should see to it that it is
 	// quiet.
-	InputState() (terminal.State, terminal.Evidence)
+	InputState() (terminal.Activity, terminal.Evidence)
 }
 
 // A Terminal is the agent's side of a pseudo-terminal.

@@ -181,7 +181,7 @@ func TestInputStateByModes(t *testing.T) {
 		}
 		done := make(chan struct{})
 		go func() { defer close(done); io.Copy(io.Discard, p.term) }()
-		var state terminal.State
+		var state terminal.Activity
 		var got terminal.Evidence
 		for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 			if state, got = p.InputState(); got.Reason == want.Reason {
@@ -248,7 +248,7 @@ func TestInputStateAfterTheOutput(t *testing.T) {
 		if state, e := p.InputState(); state != terminal.Working || e.Reason == "" {
 			t.Errorf("unread: %s, %+v", state, e)
 		}
-		var state terminal.State
+		var state terminal.Activity
 		given, ended := make(chan struct{}), make(chan struct{})
 		out.Deliver(writerFunc(func(b []byte) (int, error) {
 			state, _ = p.InputState()

@@ -4,7 +4,7 @@ import "github.com/termbridge/termbridge/terminal"
 
 // InputState has no evidence while the process runs: the kernel of macOS does
 // not say what a process waits for.
-func (s *session) InputState() (terminal.State, terminal.Evidence) {
+func (s *session) InputState() (terminal.Activity, terminal.Evidence) {
 	select {
 	case <-s.exited:
 		return terminal.Finished, terminal.Evidence{Certainty: terminal.Certain, Reason: s.Exit().String()}

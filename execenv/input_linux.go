@@ -35,7 +35,7 @@ import (
 //
 // What is on the screen does not count: a program that prints "Password: "
 // and computes does not wait. The caller knows whether output is quiet.
-func (s *session) InputState() (terminal.State, terminal.Evidence) {
+func (s *session) InputState() (terminal.Activity, terminal.Evidence) {
 	select {
 	case <-s.exited:
 		return terminal.Finished, terminal.Evidence{Certainty: terminal.Certain, Reason: s.Exit().String()}
@@ -49,7 +49,7 @@ func (s *session) InputState() (terminal.State, terminal.Evidence) {
 }
 
 // inputState is InputState of a process that runs.
-func (s *session) inputState() (terminal.State, terminal.Evidence) {
+func (s *session) inputState() (terminal.Activity, terminal.Evidence) {
 	if !seesInput() {
 		in := s.input()
 		e := in.byModes()

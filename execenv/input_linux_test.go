@@ -213,7 +213,7 @@ func TestInputStateOfAnotherUser(t *testing.T) {
 	}
 	for _, c := range []struct {
 		how  string
-		want terminal.State
+		want terminal.Activity
 	}{{"", terminal.Waiting}, {"busy", terminal.Working}} {
 		spec := sh("stty -echo; exec " + rooted + " 60s " + c.how)
 		spec.TTY = &execenv.TTY{Input: true}

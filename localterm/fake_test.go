@@ -116,7 +116,7 @@ func (p *fakeProcess) Survivors() []terminal.Proc         { return p.left }
 func (p *fakeProcess) Terminal() (execenv.Terminal, bool) { return nil, false }
 func (p *fakeProcess) Exited() <-chan struct{}            { return p.exited }
 func (p *fakeProcess) Exit() terminal.Exit                { return p.exit }
-func (p *fakeProcess) InputState() (terminal.State, terminal.Evidence) {
+func (p *fakeProcess) InputState() (terminal.Activity, terminal.Evidence) {
 	if p.likely {
 		return terminal.Waiting, terminal.Evidence{Certainty: terminal.Likely, Reason: "fake"}
 	}
@@ -454,7 +454,7 @@ func TestLikelyEvidenceNeedsQuiet(t *testing.T) {
 		read(t, term, "out")
 		wrote := time.Now()
 		for {
-			state, e, err := term.(terminal.StateReader).ReadState(t.Context(), 0)
+			state, e, err := term.(terminal.ActivityReader).ReadActivity(t.Context(), 0)
 			quiet := time.Since(wrote)
 			if err != nil {
 				t.Fatal(err)

@@ -27,7 +27,7 @@
 // its outputs. The Manager's own are joined by Close.
 //
 // Terminals also implement [terminal.StreamReader], for commands without TTY,
-// [terminal.LineCounter], and [terminal.StateReader] and [terminal.StateWaiter]
+// [terminal.LineCounter], and [terminal.ActivityReader] and [terminal.ActivityWaiter]
 // by what the executor knows.
 //
 // # Terminals

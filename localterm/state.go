@@ -17,9 +17,9 @@ const (
 	stateLong     = time.Second
 )
 
-// ReadState implements [terminal.StateReader]. Where it was not quiet just now
+// ReadActivity implements [terminal.ActivityReader]. Where it was not quiet just now
 // it waits a moment, so that input which was written has arrived.
-func (t *term) ReadState(ctx context.Context, cursor int64) (terminal.State, terminal.Evidence, error) {
+func (t *term) ReadActivity(ctx context.Context, cursor int64) (terminal.Activity, terminal.Evidence, error) {
 	if wait := settleTime - t.out.quiet(); wait > 0 && !t.ended() {
 		timer := time.NewTimer(wait)
 		defer timer.Stop()
@@ -34,8 +34,8 @@ func (t *term) ReadState(ctx context.Context, cursor int64) (terminal.State, ter
 	return state, evidence, nil
 }
 
-// WaitState implements [terminal.StateWaiter].
-func (t *term) WaitState(ctx context.Context, want terminal.State, cursor int64) (terminal.State, terminal.Evidence, error) {
+// WaitActivity implements [terminal.ActivityWaiter].
+func (t *term) WaitActivity(ctx context.Context, want terminal.Activity, cursor int64) (terminal.Activity, terminal.Evidence, error) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -64,7 +64,7 @@ func (t *term) WaitState(ctx context.Context, want terminal.State, cursor int64)
 }
 
 // state is what the command is doing now.
-func (t *term) state(cursor int64) (terminal.State, terminal.Evidence) {
+func (t *term) state(cursor int64) (terminal.Activity, terminal.Evidence) {
 	if t.ended() {
 		return terminal.Finished, terminal.Evidence{Certainty: terminal.Certain, Reason: t.final.Exit.String()}
 	}

@@ -16,8 +16,8 @@ import (
 // stated is what a terminal of localterm can tell.
 type stated interface {
 	terminal.Terminal
-	terminal.StateReader
-	terminal.StateWaiter
+	terminal.ActivityReader
+	terminal.ActivityWaiter
 }
 
 // waitState waits until term waits for input.
@@ -25,10 +25,10 @@ func waitState(t *testing.T, term stated, cursor int64) terminal.Evidence {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
 	defer cancel()
-	state, evidence, err := term.WaitState(ctx, terminal.Waiting, cursor)
+	state, evidence, err := term.WaitActivity(ctx, terminal.Waiting, cursor)
 	if state != terminal.Waiting || err != nil {
 		out, _ := term.ReadOutput(t.Context(), 0, 0)
-		t.Fatalf("WaitState(%d) = %s, %+v, %v; the output is %q", cursor, state, evidence, err, out.Text)
+		t.Fatalf("WaitActivity(%d) = %s, %+v, %v; the output is %q", cursor, state, evidence, err, out.Text)
 	}
 	return evidence
 }
@@ -71,8 +71,8 @@ func TestWaitState(t *testing.T) {
 				if e := waitState(t, term, cursor); e.Certainty != test.certainty || e.Secret != test.secret || e.Reason == "" {
 					t.Errorf("evidence %+v, want it %s, secret: %v", e, test.certainty, test.secret)
 				}
-				if state, e, err := term.ReadState(t.Context(), cursor); state != terminal.Waiting || e.Certainty != test.certainty || err != nil {
-					t.Errorf("ReadState = %s, %+v, %v", state, e, err)
+				if state, e, err := term.ReadActivity(t.Context(), cursor); state != terminal.Waiting || e.Certainty != test.certainty || err != nil {
+					t.Errorf("ReadActivity = %s, %+v, %v", state, e, err)
 				}
 			}
 			check(0)
@@ -84,7 +84,7 @@ func TestWaitState(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			state, e, err := term.ReadState(t.Context(), out.NextCursor)
+			state, e, err := term.ReadActivity(t.Context(), out.NextCursor)
 			if out.NextCursor > 0 && (state != terminal.Working || err != nil) {
 				t.Errorf("with no news: %s, %+v, %v; want that it does not wait for anything new", state, e, err)
 			}
@@ -123,11 +123,11 @@ func TestNeverWaiting(t *testing.T) {
 				term := start(t, m, cmd).(stated)
 				ctx, cancel := context.WithTimeout(t.Context(), 700*time.Millisecond)
 				defer cancel()
-				if state, e, err := term.WaitState(ctx, terminal.Waiting, 0); state != terminal.Working || !errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("WaitState = %s, %+v, %v", state, e, err)
+				if state, e, err := term.WaitActivity(ctx, terminal.Waiting, 0); state != terminal.Working || !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("WaitActivity = %s, %+v, %v", state, e, err)
 				}
-				if state, e, err := term.ReadState(t.Context(), 0); state != terminal.Working || e.Certainty != terminal.NoCertainty || err != nil {
-					t.Errorf("ReadState = %s, %+v, %v", state, e, err)
+				if state, e, err := term.ReadActivity(t.Context(), 0); state != terminal.Working || e.Certainty != terminal.NoCertainty || err != nil {
+					t.Errorf("ReadActivity = %s, %+v, %v", state, e, err)
 				}
 			})
 		}
@@ -161,20 +161,20 @@ func TestStateOfTheEnd(t *testing.T) {
 		m := newManager(t, nil)
 		term := start(t, m, terminal.Command{Line: "sleep 0.2; exit 3", TTY: tty, Stdin: true}).(stated)
 		var wg sync.WaitGroup
-		for _, want := range []terminal.State{terminal.Waiting, terminal.Finished} {
+		for _, want := range []terminal.Activity{terminal.Waiting, terminal.Finished} {
 			wg.Go(func() {
-				state, e, err := term.WaitState(t.Context(), want, 0)
+				state, e, err := term.WaitActivity(t.Context(), want, 0)
 				if state != terminal.Finished || e.Certainty != terminal.Certain || e.Reason != "exit code 3" || err != nil {
-					t.Errorf("WaitState(%s) = %s, %+v, %v", want, state, e, err)
+					t.Errorf("WaitActivity(%s) = %s, %+v, %v", want, state, e, err)
 				}
 			})
 		}
-		if state, _, err := term.WaitState(t.Context(), terminal.Working, 0); state != terminal.Working || err != nil {
-			t.Errorf("WaitState(working) = %s, %v", state, err)
+		if state, _, err := term.WaitActivity(t.Context(), terminal.Working, 0); state != terminal.Working || err != nil {
+			t.Errorf("WaitActivity(working) = %s, %v", state, err)
 		}
 		wg.Wait()
-		if state, _, err := term.ReadState(t.Context(), 1<<40); state != terminal.Finished || err != nil {
-			t.Errorf("ReadState = %s, %v", state, err)
+		if state, _, err := term.ReadActivity(t.Context(), 1<<40); state != terminal.Finished || err != nil {
+			t.Errorf("ReadActivity = %s, %v", state, err)
 		}
 	})
 }
@@ -187,7 +187,7 @@ func TestWaitStateIsCheap(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 20 {
 		term := start(t, m, terminal.Command{Args: []string{"sleep", "300"}, TTY: true, Stdin: true}).(stated)
-		wg.Go(func() { term.WaitState(ctx, terminal.Waiting, 0) })
+		wg.Go(func() { term.WaitActivity(ctx, terminal.Waiting, 0) })
 	}
 	time.Sleep(500 * time.Millisecond)
 	cpu, began := cpuTime(t), time.Now()

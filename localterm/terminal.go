@@ -52,12 +52,12 @@ type term struct {
 }
 
 var (
-	_ terminal.Terminal     = (*term)(nil)
-	_ terminal.StreamReader = (*term)(nil)
-	_ terminal.LineCounter  = (*term)(nil)
-	_ terminal.StateReader  = (*term)(nil)
-	_ terminal.StateWaiter  = (*term)(nil)
-	_ terminal.InputCloser  = (*term)(nil)
+	_ terminal.Terminal       = (*term)(nil)
+	_ terminal.StreamReader   = (*term)(nil)
+	_ terminal.LineCounter    = (*term)(nil)
+	_ terminal.ActivityReader = (*term)(nil)
+	_ terminal.ActivityWaiter = (*term)(nil)
+	_ terminal.InputCloser    = (*term)(nil)
 )
 
 // newTerm prepares the process of cmd.

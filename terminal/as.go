@@ -2,7 +2,7 @@ package terminal
 
 // As returns t as a T if it is one, or the first terminal that it wraps and that is
 // one: a wrapper has the method Unwrap() Terminal. So an optional interface, such as
-// [StateReader], is found behind a Terminal that counts or logs:
+// [ActivityReader], is found behind a Terminal that counts or logs:
 //
 //	if streams, ok := terminal.As[terminal.StreamReader](t); ok {
 //

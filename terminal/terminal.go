@@ -71,7 +71,7 @@ type Manager interface {
 
 // A Terminal is one command, from its start until it is evicted.
 //
-// A Terminal may also implement [StateReader], [StateWaiter], [InputCloser],
+// A Terminal may also implement [ActivityReader], [ActivityWaiter], [InputCloser],
 // [StreamReader] and [LineCounter]; [As] finds them.
 type Terminal interface {
 	// Info returns what is known now. It never blocks.

@@ -20,7 +20,7 @@ type Record struct {
 
 	// State is what the command was doing then, and Evidence why it is believed
 	// to. Where the terminal cannot tell, one that runs is working.
-	State    terminal.State
+	State    terminal.Activity
 	Evidence terminal.Evidence
 
 	// Began and Ended are when the wait did.
@@ -107,8 +107,8 @@ func (r *recorder) finish(ctx context.Context, event *Event) {
 		r.State = terminal.Working
 		if i == 0 && event.Reason == ByInput {
 			r.State, r.Evidence = terminal.Waiting, event.Evidence
-		} else if reader, ok := terminal.As[terminal.StateReader](r.t); ok && !event.Info.Outcome.Ended() {
-			r.State, r.Evidence, _ = reader.ReadState(ctx, 0)
+		} else if reader, ok := terminal.As[terminal.ActivityReader](r.t); ok && !event.Info.Outcome.Ended() {
+			r.State, r.Evidence, _ = reader.ReadActivity(ctx, 0)
 		}
 		if !r.rest(ctx, event) {
 			break // nothing has come since, so that the state is that of now

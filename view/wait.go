@@ -41,8 +41,8 @@ type Until struct {
 	Regexp  *regexp.Regexp
 
 	// Input waits until the command waits for input, having written something
-	// since Cursor. It needs a terminal that is a [terminal.StateWaiter] or
-	// [terminal.StateReader].
+	// since Cursor. It needs a terminal that is a [terminal.ActivityWaiter] or
+	// [terminal.ActivityReader].
 	Input bool
 
 	// Record asks for the output itself, when it came, and what the command is
@@ -308,8 +308,8 @@ func (*inputCause) Error() string { return "the command waits for input" }
 // waits for input, if that is waited for, and what ends the watching.
 func (w *waiter) watchInput(ctx context.Context) (_ context.Context, stop func(), err error) {
 	u := &w.until
-	waiter, _ := terminal.As[terminal.StateWaiter](w.t)
-	reader, _ := terminal.As[terminal.StateReader](w.t)
+	waiter, _ := terminal.As[terminal.ActivityWaiter](w.t)
+	reader, _ := terminal.As[terminal.ActivityReader](w.t)
 	only := !u.Output && u.Quiet == 0 && u.Literal == "" && u.Regexp == nil
 	switch {
 	case !u.Input:
@@ -322,11 +322,11 @@ func (w *waiter) watchInput(ctx context.Context) (_ context.Context, stop func()
 	ctx, cancel := context.WithCancelCause(ctx)
 	var watch sync.WaitGroup
 	watch.Go(func() {
-		var state terminal.State
+		var state terminal.Activity
 		var evidence terminal.Evidence
 		var err error
 		if waiter != nil {
-			state, evidence, err = waiter.WaitState(ctx, terminal.Waiting, u.Cursor)
+			state, evidence, err = waiter.WaitActivity(ctx, terminal.Waiting, u.Cursor)
 		} else {
 			state, evidence, err = pollState(ctx, reader, u.Cursor)
 		}
@@ -340,12 +340,12 @@ func (w *waiter) watchInput(ctx context.Context) (_ context.Context, stop func()
 	return ctx, func() { cancel(nil); watch.Wait() }, nil
 }
 
-// pollState is WaitState by means of ReadState.
-func pollState(ctx context.Context, r terminal.StateReader, cursor int64) (terminal.State, terminal.Evidence, error) {
+// pollState is WaitActivity by means of ReadActivity.
+func pollState(ctx context.Context, r terminal.ActivityReader, cursor int64) (terminal.Activity, terminal.Evidence, error) {
 	tick := time.NewTicker(limits.PollMin)
 	defer tick.Stop()
 	for {
-		state, evidence, err := r.ReadState(ctx, cursor)
+		state, evidence, err := r.ReadActivity(ctx, cursor)
 		if err != nil || state == terminal.Waiting || state == terminal.Finished {
 			return state, evidence, err
 		}

@@ -170,18 +170,18 @@ func TestWaitForMarksWhatWasEvicted(t *testing.T) {
 type prompting struct {
 	terminal.Terminal
 	mu    sync.Mutex
-	state terminal.State
+	state terminal.Activity
 	reads int
 	err   error
 }
 
-func (p *prompting) set(s terminal.State) {
+func (p *prompting) set(s terminal.Activity) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.state = s
 }
 
-func (p *prompting) ReadState(ctx context.Context, cursor int64) (terminal.State, terminal.Evidence, error) {
+func (p *prompting) ReadActivity(ctx context.Context, cursor int64) (terminal.Activity, terminal.Evidence, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.reads++
@@ -191,9 +191,9 @@ func (p *prompting) ReadState(ctx context.Context, cursor int64) (terminal.State
 // waking also tells when.
 type waking struct{ *prompting }
 
-func (w waking) WaitState(ctx context.Context, state terminal.State, cursor int64) (terminal.State, terminal.Evidence, error) {
+func (w waking) WaitActivity(ctx context.Context, state terminal.Activity, cursor int64) (terminal.Activity, terminal.Evidence, error) {
 	for {
-		if s, ev, err := w.ReadState(ctx, cursor); s == state || err != nil {
+		if s, ev, err := w.ReadActivity(ctx, cursor); s == state || err != nil {
 			return s, ev, err
 		}
 		select {
@@ -210,8 +210,8 @@ func TestWaitForInput(t *testing.T) {
 		term  func(*prompting) terminal.Terminal
 		after time.Duration
 	}{
-		{"StateWaiter", func(p *prompting) terminal.Terminal { return waking{p} }, 1021 * time.Millisecond},
-		{"StateReader", func(p *prompting) terminal.Terminal { return p }, 1100 * time.Millisecond},
+		{"ActivityWaiter", func(p *prompting) terminal.Terminal { return waking{p} }, 1021 * time.Millisecond},
+		{"ActivityReader", func(p *prompting) terminal.Terminal { return p }, 1100 * time.Millisecond},
 	} {
 		t.Run(c.name+": it waits for input", func(t *testing.T) {
 			bubble(t, 0, func(t *testing.T, s *script) {

@@ -839,7 +839,7 @@ func (p *process) Survivors() []terminal.Proc {
 
 // InputState implements [execenv.Session]: what a process at the place waits for
 // cannot be seen from here.
-func (p *process) InputState() (terminal.State, terminal.Evidence) {
+func (p *process) InputState() (terminal.Activity, terminal.Evidence) {
 	if isClosed(p.exited) {
 		return terminal.Finished, terminal.Evidence{Certainty: terminal.Certain}
 	}

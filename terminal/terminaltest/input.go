@@ -369,8 +369,8 @@ var inputRule = rule{
 			cmd := h.c.Program("hold")
 			cmd.Stdin = h.c.Input
 			t := h.startCommand(cmd)
-			reader, _ := terminal.As[terminal.StateReader](t)
-			waiter, _ := terminal.As[terminal.StateWaiter](t)
+			reader, _ := terminal.As[terminal.ActivityReader](t)
+			waiter, _ := terminal.As[terminal.ActivityWaiter](t)
 			if reader == nil && waiter == nil {
 				h.Skipf("terminals of this Manager do not tell the state")
 			}
@@ -382,20 +382,20 @@ var inputRule = rule{
 				because := errors.New("because")
 				ctx, cancel := context.WithTimeoutCause(h.Context(), 300*time.Millisecond, because)
 				defer cancel()
-				h.within(bound, "WaitState", func() {
-					if state, _, err := waiter.WaitState(ctx, terminal.Waiting, 0); state != terminal.Working || !errors.Is(err, because) {
-						h.Errorf("WaitState of a command that does not wait: %s, %v; want working, and the cause of the context", state, err)
+				h.within(bound, "WaitActivity", func() {
+					if state, _, err := waiter.WaitActivity(ctx, terminal.Waiting, 0); state != terminal.Working || !errors.Is(err, because) {
+						h.Errorf("WaitActivity of a command that does not wait: %s, %v; want working, and the cause of the context", state, err)
 					}
 				})
 			}
 			if g, ok := h.startInput("gulp", "300ms", "END"); ok {
-				if waiter, ok := terminal.As[terminal.StateWaiter](g); ok {
-					h.within(bound, "WaitState", func() { // an executor may not know
+				if waiter, ok := terminal.As[terminal.ActivityWaiter](g); ok {
+					h.within(bound, "WaitActivity", func() { // an executor may not know
 						ctx, cancel := context.WithTimeout(h.Context(), 2*time.Second)
 						defer cancel()
-						state, e, err := waiter.WaitState(ctx, terminal.Waiting, 0)
+						state, e, err := waiter.WaitActivity(ctx, terminal.Waiting, 0)
 						if state == terminal.Waiting && (err != nil || e.Certainty == terminal.NoCertainty || e.Reason == "") {
-							h.Errorf("WaitState = waiting, %+v, %v; want evidence", e, err)
+							h.Errorf("WaitActivity = waiting, %+v, %v; want evidence", e, err)
 						}
 					})
 				}
@@ -407,9 +407,9 @@ var inputRule = rule{
 				h.checkState(reader, cursor, terminal.Finished)
 			}
 			if waiter != nil {
-				h.within(bound, "WaitState", func() {
-					if state, _, err := waiter.WaitState(h.Context(), terminal.Waiting, cursor); state != terminal.Finished || err != nil {
-						h.Errorf("WaitState of an ended command: %s, %v; want finished", state, err)
+				h.within(bound, "WaitActivity", func() {
+					if state, _, err := waiter.WaitActivity(h.Context(), terminal.Waiting, cursor); state != terminal.Finished || err != nil {
+						h.Errorf("WaitActivity of an ended command: %s, %v; want finished", state, err)
 					}
 				})
 			}
@@ -418,11 +418,11 @@ var inputRule = rule{
 }
 
 // checkState checks what the command is doing.
-func (h *harness) checkState(r terminal.StateReader, cursor int64, want terminal.State) {
+func (h *harness) checkState(r terminal.ActivityReader, cursor int64, want terminal.Activity) {
 	h.Helper()
-	h.within(bound, "ReadState", func() {
-		if state, e, err := r.ReadState(h.Context(), cursor); state != want || err != nil {
-			h.Errorf("ReadState = %s, %+v, %v; want %s", state, e, err, want)
+	h.within(bound, "ReadActivity", func() {
+		if state, e, err := r.ReadActivity(h.Context(), cursor); state != want || err != nil {
+			h.Errorf("ReadActivity = %s, %+v, %v; want %s", state, e, err, want)
 		}
 	})
 }

@@ -372,7 +372,7 @@ func inputMutants() []mutant {
 	const rule = "3-input"
 	return []mutant{
 		{rule: rule, name: "whoever is quiet waits for input", make: breakTerm(func(t terminal.Terminal) brokenTerm {
-			return brokenTerm{state: func() terminal.State {
+			return brokenTerm{state: func() terminal.Activity {
 				if t.Info().Outcome.Ended() {
 					return terminal.Finished
 				}
@@ -380,7 +380,7 @@ func inputMutants() []mutant {
 			}}
 		})},
 		{rule: rule, name: "an ended command works on", make: breakTerm(func(terminal.Terminal) brokenTerm {
-			return brokenTerm{state: func() terminal.State { return terminal.Working }}
+			return brokenTerm{state: func() terminal.Activity { return terminal.Working }}
 		})},
 		{rule: rule, name: "line feeds become CR LF", make: breakWrite(func(t terminal.Terminal, ctx context.Context, text string) (int, error) {
 			_, err := t.WriteInput(ctx, strings.ReplaceAll(text, "\n", "\r\n"))

@@ -368,12 +368,12 @@ func (b *broken) wrap(t terminal.Terminal) terminal.Terminal {
 // A guessing is a terminal that tells the state.
 type guessing struct{ *brokenTerm }
 
-func (g *guessing) ReadState(ctx context.Context, cursor int64) (terminal.State, terminal.Evidence, error) {
+func (g *guessing) ReadActivity(ctx context.Context, cursor int64) (terminal.Activity, terminal.Evidence, error) {
 	state := g.state()
 	return state, terminal.Evidence{Certainty: terminal.Likely, Reason: "it looks so"}, nil
 }
 
-func (g *guessing) WaitState(ctx context.Context, state terminal.State, cursor int64) (terminal.State, terminal.Evidence, error) {
+func (g *guessing) WaitActivity(ctx context.Context, state terminal.Activity, cursor int64) (terminal.Activity, terminal.Evidence, error) {
 	for g.state() != state {
 		select {
 		case <-g.Done():
@@ -382,7 +382,7 @@ func (g *guessing) WaitState(ctx context.Context, state terminal.State, cursor i
 			return g.state(), terminal.Evidence{}, context.Cause(ctx)
 		}
 	}
-	return g.ReadState(ctx, cursor)
+	return g.ReadActivity(ctx, cursor)
 }
 
 func (b *broken) Start(ctx context.Context, cmd terminal.Command) (t terminal.Terminal, err error) {
@@ -441,7 +441,7 @@ type brokenTerm struct {
 	signal func(os.Signal) error
 	stop   func(ctx context.Context) (terminal.Info, error)
 	count  func() (lines, cursor int64)
-	state  func() terminal.State // nil: it cannot tell
+	state  func() terminal.Activity // nil: it cannot tell
 }
 
 func (b *brokenTerm) Info() terminal.Info { return b.edit(b.Terminal.Info()) }

@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// A State is what a command is doing.
-type State string
+// An Activity is what a command is doing.
+type Activity string
 
-// The states.
+// The activities.
 const (
-	Working  State = "working"  // it runs, and does not wait for input as far as is known
-	Waiting  State = "waiting"  // it waits for input
-	Finished State = "finished" // it has ended
+	Working  Activity = "working"  // it runs, and does not wait for input as far as is known
+	Waiting  Activity = "waiting"  // it waits for input
+	Finished Activity = "finished" // it has ended
 )
 
-// Certainty is how good the evidence for a State is.
+// Certainty is how good the evidence for an Activity is.
 type Certainty string
 
 // The certainties.
@@ -25,7 +25,7 @@ const (
 	NoCertainty Certainty = "none"    // there is no evidence
 )
 
-// Evidence says why a command is believed to be in a State.
+// Evidence says why a command is believed to have an Activity.
 type Evidence struct {
 	Certainty Certainty
 	// Reason is a short text for people, such as "cat (4711) reads the terminal".
@@ -39,21 +39,21 @@ type Evidence struct {
 	Prompt bool
 }
 
-// A StateReader can tell what its command is doing.
-type StateReader interface {
-	// ReadState returns the state now. A command that has written nothing
+// An ActivityReader can tell what its command is doing.
+type ActivityReader interface {
+	// ReadActivity returns the activity now. A command that has written nothing
 	// since cursor, and was given no input, waits for the same thing as
 	// before: that is not Waiting since cursor. Cursor 0 asks for the state
 	// whatever was before.
-	ReadState(ctx context.Context, cursor int64) (State, Evidence, error)
+	ReadActivity(ctx context.Context, cursor int64) (Activity, Evidence, error)
 }
 
-// A StateWaiter can wait for a state.
-type StateWaiter interface {
-	// WaitState returns once the command is in state or has finished, with the
-	// state that it is in, or with the Cause of ctx. It is ReadState that
+// An ActivityWaiter can wait for an activity.
+type ActivityWaiter interface {
+	// WaitActivity returns once the command does want or has finished, with the
+	// activity that it has, or with the Cause of ctx. It is ReadActivity that
 	// waits: cursor means the same.
-	WaitState(ctx context.Context, state State, cursor int64) (State, Evidence, error)
+	WaitActivity(ctx context.Context, want Activity, cursor int64) (Activity, Evidence, error)
 }
 
 // An InputCloser can end the input of its command.
