@@ -19,6 +19,8 @@ func TestCursor(t *testing.T) {
 		"\x1b[18t\x1b[19t\x1b[14t":                      "\x1b[8;40;120t\x1b[9;40;120t",
 		"\x1b[2;1H▽\x1b[6n":                             "\x1b[2;2R",
 		"\x1b[5;7Hab\ncd\x1b[6n":                        "\x1b[6;3R",
+		"\x1b[5;7Hab\x1b[m\ncd\x1b[6n":                  "\x1b[6;3R",
+		"\x1b[5;7Hab\x1b[m\rcd\x1b[6n":                  "\x1b[5;3R",
 		"\x1b[5;7H\x1b[2A\x1b[3D\x1b[6n":                "\x1b[3;4R",
 		"\x1b[5;7H\x1b[9d\x1b[11G\x1b[6n":               "\x1b[9;11R",
 		"\x1b[5;7H\x1b[99A\x1b[99D\x1b[6n":              "\x1b[1;1R",
@@ -28,9 +30,13 @@ func TestCursor(t *testing.T) {
 		"\x1b[;9H\x1b[6n":                               "\x1b[1;9R",
 	} {
 		pieces := func(p []string) string {
-			r := &responder{join: func(func()) {}, size: func() terminal.Size { return terminal.DefaultSize }}
+			writers := 0
+			r := &responder{join: func(func()) { writers++ }, size: func() terminal.Size { return terminal.DefaultSize }}
 			for _, piece := range p {
 				r.scan([]byte(piece))
+			}
+			if writers != 1 {
+				t.Errorf("%q is answered by %d goroutines, which may change places", p, writers)
 			}
 			return r.pending
 		}
