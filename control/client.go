@@ -79,6 +79,9 @@ func IsLive(path string) bool {
 	return l.Close() == nil
 }
 
+// queuePause is between attempts to connect to a server whose queue is full.
+const queuePause = 5 * time.Millisecond
+
 func dial(ctx context.Context, path string) (*lines, error) {
 	if err := checkLength(path); err != nil {
 		return nil, err
@@ -86,6 +89,10 @@ func dial(ctx context.Context, path string) (*lines, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
+	for errors.Is(err, syscall.EAGAIN) && ctx.Err() == nil { // more connect than the server can queue
+		sleep(ctx, queuePause)
+		conn, err = new(net.Dialer).DialContext(ctx, "unix", path)
+	}
 	switch {
 	case err == nil:
 		return newLines(conn.(*net.UnixConn), MaxResponse), nil

@@ -48,7 +48,7 @@ func (s session) state(ctx context.Context) (State, terminal.Evidence) {
 // that it says of none that it waits is evidence, too.
 func (s session) isTold() bool {
 	_, ok := terminal.As[terminal.ActivityReader](s.Terminal)
-	return ok && kernelTells && s.info.Environment == inAgent
+	return ok && kernelTells() && s.info.Environment == inAgent
 }
 
 // Of the last line of a session that writes nothing: the prompts of shells, and what
