@@ -1640,6 +1640,14 @@ func TestCreateIsBoundedByTheProfile(t *testing.T) {
 			time.Sleep(10 * time.Minute)
 		})
 	}
+	run(t, &acpterm.Options{Profile: acpterm.Profile{Asks: true}}, func(f *fixture) {
+		f.c.Inject(fakeconn.Fault{Method: create, Delay: 6 * time.Minute})
+		start := time.Now()
+		if _, err := f.m.Start(f.Context(), terminal.Command{Line: "true"}); err == nil || time.Since(start) != terminal.PermitTimeout {
+			f.Errorf("asks and is not answered: %v after %v; want an error after %v", err, time.Since(start), terminal.PermitTimeout)
+		}
+		time.Sleep(10 * time.Minute)
+	})
 }
 
 // A panicHost is a Host that panics.

@@ -186,7 +186,7 @@ type Output struct {
 	// Text is the output from the cursor on, or from the oldest that is kept.
 	Text string
 
-	// NextCursor is where the next read goes on.
+	// NextCursor is where the next read goes on: a byte offset in the output.
 	NextCursor int64
 
 	// More reports whether there is output after NextCursor already.

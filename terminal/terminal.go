@@ -81,10 +81,14 @@ type Terminal interface {
 	// it waits for output, for the end of the command, for wait, or for ctx,
 	// and only the last is an error (the Cause of ctx). A wait of zero or less
 	// does not wait. An ended ctx is an error of every read, also of one that
-	// need not wait, so that a loop of reads ends with it; the Output then has
-	// what is there all the same. Cursor 0 is the start of the command; other
-	// cursors come from [Output.NextCursor]. One that lies behind the end, such as
-	// [End], is the end as it is when the read begins.
+	// need not wait, so that a loop of reads ends with it; the Output is valid
+	// then, too.
+	//
+	// A cursor is a byte offset in the whole output, evicted bytes counted. Cursor
+	// 0 is the start of the command; other cursors come from [Output.NextCursor],
+	// and not from the length of Text, in which a byte that is no UTF-8 has become
+	// three. A cursor behind the end, such as [End], is the end as it is when the
+	// read begins.
 	//
 	// Text is at most [MaxText] bytes of valid UTF-8, never cut inside a rune;
 	// bytes that are no UTF-8 are U+FFFD. Reads are never destructive.
