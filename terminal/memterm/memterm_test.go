@@ -3,6 +3,7 @@ package memterm_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"runtime"
@@ -58,6 +59,7 @@ func TestForms(t *testing.T) {
 			{terminal.Command{Line: ":;echo hi"}, "hi\n", 0},
 			{terminal.Command{Args: []string{"/bin/sh", "-c", ":;exec </dev/null;echo hi"}}, "hi\n", 0},
 			{terminal.Command{Args: []string{"/bin/sh", "-c", ":;exec 'echo' 'a  b' </dev/null"}}, "a  b\n", 0},
+			{terminal.Command{Args: []string{"/bin/sh", "-c", ":;exec </dev/null;cat"}, Stdin: true}, "", 0},
 			{terminal.Command{Line: `sh -c "exec echo nested"`}, "nested\n", 0},
 			{terminal.Command{Line: "exit 3"}, "", 3},
 			{terminal.Command{Line: "nothere x"}, "sh: nothere: not found\n", 127},
@@ -321,4 +323,60 @@ func TestLeakEnds(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 	})
+}
+
+// Processes of a command get signals one by one, and outlive the one that started them.
+func TestFork(t *testing.T) {
+	var out strings.Builder
+	tree := func(p *memterm.Process) terminal.Exit {
+		late := func(p *memterm.Process) terminal.Exit {
+			p.Sleep(2 * time.Second)
+			fmt.Fprintln(p.Stdout, "late")
+			return memterm.Code(0)
+		}
+		middle := *p
+		middle.Stdout = &out
+		c, err := p.Fork(middle, func(p *memterm.Process) terminal.Exit {
+			if _, err := p.Fork(*p, late); err != nil {
+				t.Errorf("fork: %v", err)
+			}
+			<-p.Killed
+			if _, err := p.Fork(*p, late); err == nil {
+				t.Error("a killed process has started another")
+			}
+			return memterm.Code(0)
+		})
+		if err != nil {
+			t.Errorf("fork: %v", err)
+			return memterm.Code(1)
+		}
+		p.Sleep(time.Second)
+		c.Signal(syscall.SIGKILL)
+		if got := c.Exit(); got.Signal != "SIGKILL" {
+			t.Errorf("the killed process ended by %v", got)
+		}
+		if got := len(p.Others()); got != 1 {
+			t.Errorf("%d other processes are left, want 1", got)
+		}
+		p.Spawn("echo")
+		for others := p.Others(); len(others) > 0; others = p.Others() {
+			<-others[0].Done()
+		}
+		return memterm.Code(7)
+	}
+	programs := memterm.Standard()
+	programs["tree"] = tree
+	bubble(t, &memterm.Options{Programs: programs}, func(t *testing.T, m *memterm.Manager) {
+		start := time.Now()
+		_, info := run(t, m, terminal.Command{Line: "tree"})
+		if info.Exit.Code == nil || *info.Exit.Code != 7 || out.String() != "late\n" || time.Since(start) != 2*time.Second {
+			t.Errorf("%v after %v, and the output is %q", info.Exit, time.Since(start), out.String())
+		}
+		if got := m.Starts("echo"); got != 1 {
+			t.Errorf("%d starts of what was spawned, want 1", got)
+		}
+	})
+	if _, err := new(memterm.Process).Fork(memterm.Process{}, tree); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("a fork without a Manager: %v", err)
+	}
 }

@@ -58,7 +58,7 @@ func New(files map[string]string) memterm.Program {
 			fmt.Fprintf(p.Stderr, "sh: syntax error: %v\n", err)
 			return memterm.Code(2)
 		}
-		s := &shell{p: p, disk: disk, jobs: map[int]*memterm.Child{}, over: make(chan struct{})}
+		s := &shell{p: p, disk: disk, jobs: map[int]*memterm.Child{}}
 		s.split(file, false)
 		if err := s.init(); err != nil {
 			fmt.Fprintf(p.Stderr, "sh: %v\n", err)
@@ -90,7 +90,6 @@ type shell struct {
 	r     *interp.Runner
 	forks []*syntax.Stmt // what split has taken out; its own and those of its parents
 	exit  *terminal.Exit // of the program that exec has made it
-	over  chan struct{}  // closed when it has ended
 
 	mu sync.Mutex
 	// guards following
@@ -168,7 +167,6 @@ var errEnded = errors.New("memshell: the process has ended")
 
 // run interprets statements, and returns how the shell exits.
 func (s *shell) run(stmts []*syntax.Stmt) terminal.Exit {
-	defer close(s.over)
 	file := &syntax.File{Name: "sh", Stmts: stmts} // as $0
 	if len(s.p.Args) > 3 {
 		file.Name = s.p.Args[3]
@@ -393,11 +391,6 @@ func (s *shell) process(hc interp.HandlerContext, argv []string) memterm.Process
 		}
 		return true
 	})
-	for _, name := range []string{"PWD", "OLDPWD"} { // which the interpreter exports
-		if _, ok := s.p.Env[name]; !ok {
-			delete(p.Env, name)
-		}
-	}
 	if hc.Stdin != nil {
 		p.Stdin = hc.Stdin
 		if f, ok := hc.Stdin.(*os.File); ok && f.Name() == os.DevNull {
@@ -422,7 +415,7 @@ func (s *shell) fork(hc interp.HandlerContext, n string, change func(*memterm.Pr
 		if end != nil {
 			defer end.Close()
 		}
-		sub := &shell{p: p, disk: s.disk, r: r, forks: s.forks, jobs: map[int]*memterm.Child{}, over: make(chan struct{})}
+		sub := &shell{p: p, disk: s.disk, r: r, forks: s.forks, jobs: map[int]*memterm.Child{}}
 		interp.StdIO(nil, p.Stdout, messages{p.Stderr})(r)
 		return sub.run(s.forks[i : i+1])
 	})
@@ -438,8 +431,6 @@ func (s *shell) wait(c *memterm.Child) error {
 	case <-c.Done():
 	case <-s.p.Stopped:
 		return interp.ExitStatus(1) // nothing follows: its life has ended
-	case <-s.over:
-		return nil
 	}
 	switch exit := c.Exit(); {
 	case exit.Signal != "":

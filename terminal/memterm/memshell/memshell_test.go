@@ -37,7 +37,7 @@ func run(t *testing.T, line string, during func(terminal.Terminal)) (got string,
 		Shell: memshell.New(map[string]string{"/work/one.go": "package one\n", "/work/two.go": ""}),
 	})
 	start := time.Now()
-	x, err := m.Start(t.Context(), terminal.Command{Line: line, Dir: "/work"})
+	x, err := m.Start(t.Context(), terminal.Command{Line: line, Dir: "/work", Stdin: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,6 +73,8 @@ func TestLines(t *testing.T) {
 		{"true; exit 256", `exit code 0: ""`},
 		{"pwd; cd /tmp; pwd; (cd /; pwd); pwd", `exit code 0: "/work\n/tmp\n/\n/tmp\n"`},
 		{"A=1; B=2 env; export A; env", `exit code 0: "B=2\nX=a b\nA=1\nX=a b\n"`},
+		{"cd /tmp; env; cd /", `exit code 0: "X=a b\n"`},
+		{"echo() { pwd; }; echo a", `exit code 0: "/work\n"`},
 		{"echo \"[$HOME]\"", `exit code 0: "[]\n"`},
 
 		{"(exit 4); echo $?; (echo a; false)", `exit code 1: "4\na\n"`},
@@ -88,6 +90,7 @@ func TestLines(t *testing.T) {
 		{"(cat <<END\na\nEND\n) </dev/null", `exit code 0: "a\n"`},
 		{"exec </dev/null; cat; cat </dev/null; echo a", `exit code 0: "a\n"`},
 		{"echo a >f; echo b >>f; cat <f; cat </work/f >g; (cat <g) >/dev/null; test -f g && echo yes", `exit code 0: "a\nb\nyes\n"`},
+		{"echo a >f; echo b >f; cat <f; echo c >/none/f; echo $?", `exit code 0: "b\nopen /none/f: file does not exist\n1\n"`},
 		{"cat <none; echo $?", `exit code 0: "open /work/none: file does not exist\n1\n"`},
 		{"nothing 2>&1 >/dev/null | cat; nothing 2>/dev/null; echo $?", `exit code 0: "sh: nothing: not found\n127\n"`},
 		{"nothing; echo $?; exec nothing; echo no", `exit code 127: "sh: nothing: not found\n127\nsh: nothing: not found\n"`},
@@ -102,6 +105,7 @@ func TestLines(t *testing.T) {
 
 		{"(sleep 0.01; echo a) & echo b; wait; echo c", `exit code 0: "b\na\nc\n"`},
 		{"all=; for i in 2 1; do (sleep $i; exit $i) & all=\"$all $!\"; done; for p in $all; do wait $p; echo $?; done", `exit code 0: "2\n1\n"`},
+		{"{ (sleep 0.1; cat || echo no) & } </dev/null; wait; echo a", `exit code 0: "a\n"`},
 		{"cat & wait; echo a", `exit code 0: "a\n"`}, // what runs in the background has no input
 
 		{"export A=1; readonly B=2; [ -f one.go ] && echo ${A}${B}; printf '%03d\n' 7; echo err >&2 |& cat", `exit code 0: "12\n007\nerr\n"`},
@@ -155,7 +159,7 @@ func TestSignals(t *testing.T) {
 // An hour in a shell takes no time.
 func TestFakeTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		if got, took := run(t, "sleep 3600 | cat && echo a", nil); got != `exit code 0: "a\n"` || took != time.Hour {
+		if got, took := run(t, "sleep 1800 | cat && sleep 1800 | echo a", nil); got != `exit code 0: "a\n"` || took != time.Hour {
 			t.Errorf("got %s after %v", got, took)
 		}
 	})
