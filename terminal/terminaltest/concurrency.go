@@ -247,8 +247,10 @@ var concurrencyRule = rule{
 var inBubble = regexp.MustCompile(`^goroutine \d+ \[.*(synctest bubble \d+)`)
 
 // goroutines counts the goroutines of the caller's bubble, or those outside of
-// any, and returns their stacks. Those with one of the texts do not count.
+// any, and returns their stacks. Those with one of the texts do not count, and
+// neither does that of os/signal, which the process's first signal.Notify starts.
 func goroutines(lasting []string) (n int, dump string) {
+	lasting = append([]string{"os/signal.loop"}, lasting...)
 	buf := make([]byte, 1<<20)
 	for {
 		if n := runtime.Stack(buf, true); n < len(buf) {
