@@ -60,6 +60,11 @@ type Launcher struct {
 	// this machine, as those of a sandbox can: the supervisor runs here.
 	Here bool
 
+	// SetsModes says that the launcher's own program sets the modes of a terminal
+	// while a command starts on it, as podman's does. The command waits for that,
+	// which takes a round trip.
+	SetsModes bool
+
 	// Sessions is how many commands share one connection; 0 is any number.
 	Sessions int
 

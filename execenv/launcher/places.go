@@ -104,8 +104,9 @@ func Podman(container string) Launcher { return containers("podman", container, 
 // keys do that.
 func containers(program, container string, noDetach ...string) Launcher {
 	return Launcher{
-		Name:    program + " " + container,
-		Explain: explainContainer,
+		Name:      program + " " + container,
+		SetsModes: true,
+		Explain:   explainContainer,
 		Argv: func(r Run) []string {
 			argv := []string{program, "exec", "-i"}
 			if r.TTY {
@@ -133,8 +134,9 @@ type Pod struct{ Context, Namespace, Name, Container string }
 // Kubectl runs commands in a container of a pod, by kubectl exec.
 func Kubectl(pod Pod) Launcher {
 	return Launcher{
-		Name:    strings.Join(strings.Fields("kubectl "+pod.Context+" "+pod.Namespace+" "+pod.Name+" "+pod.Container), " "),
-		Explain: explainKubectl,
+		Name:      strings.Join(strings.Fields("kubectl "+pod.Context+" "+pod.Namespace+" "+pod.Name+" "+pod.Container), " "),
+		SetsModes: true,
+		Explain:   explainKubectl,
 		Argv: func(r Run) []string {
 			argv := []string{"kubectl", "exec", "-i"}
 			if r.TTY {

@@ -385,13 +385,17 @@ func (p *process) launch() error {
 	head := header(dir, p.spec.TTY, p.tag, p.spec.Env.Explicit(), append([]string{p.spec.Path}, p.spec.Args...))
 	argv := []string{"/bin/sh", "-c", wrapper, "tb", nonce[:half], nonce[half:]}
 	spec := execenv.Spec{Env: *p.e.opts.Env, Group: true}
+	wait := ""
+	if p.e.launcher.SetsModes {
+		wait = "w"
+	}
 	switch tty := p.spec.TTY; {
 	case tty == nil:
 		argv = append(argv, "p")
 	case tty.Input:
-		argv = append(argv, "t", head)
+		argv = append(argv, "t"+wait, head)
 	default:
-		argv = append(argv, "o", head)
+		argv = append(argv, "o"+wait, head)
 	}
 	argv = p.e.argv(Run{Argv: argv, TTY: p.spec.TTY != nil, Dir: p.conn.dir})
 	if p.spec.TTY != nil {
@@ -567,6 +571,10 @@ func (p *process) know(exit terminal.Exit) {
 // take takes a record of the wrapper.
 func (p *process) take(r record) {
 	switch r.kind {
+	case 'H':
+		if p.tty != nil {
+			_, _ = io.WriteString(p.tty, "\n")
+		}
 	case 'P', 'E':
 		p.mu.Lock()
 		defer p.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 
 // A record is a line of the wrapper's in the output of a command.
 type record struct {
-	kind byte   // 'P', 'E' or 'X'
+	kind byte   // 'H', 'P', 'E' or 'X'
 	body string // without the ';' that ends it
 }
 
@@ -82,7 +82,7 @@ func (s *splitter) take(line []byte) {
 	if !ok || len(body) < 3 || body[0] != ' ' || body[2] != ' ' {
 		return
 	}
-	s.started = true
+	s.started = s.started || body[1] != 'H' // what follows an H is noise, too
 	s.record(record{body[1], string(body[3:])})
 }
 

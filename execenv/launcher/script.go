@@ -32,6 +32,7 @@ func oneLine(script string) string {
 //
 // The two halves of the nonce, written together, begin a record in the output:
 //
+//	NONCE H 0;         a line is awaited: see below
 //	NONCE P PID;       the command runs; what follows is its output
 //	NONCE E REASON;    it cannot be started
 //	NONCE X CODE,TEXT,SIGNAL;   it has exited; TEXT is not empty if the shell
@@ -39,7 +40,9 @@ func oneLine(script string) string {
 //
 // MODE is p for pipes: the header is the first line of the standard input, and
 // records go to both outputs. It is t for a terminal with input and o for one
-// without: the header is the last argument.
+// without: the header is the last argument. A w behind that means that the launcher's
+// own program may set the terminal's modes until it has passed on some output: the
+// wrapper asks for a line, and then sets them.
 //
 // The header is a text for printf %b that sets the variables of the command,
 // the directory _d, the size _t of its terminal as stty takes it, and the words of
@@ -70,7 +73,9 @@ case $1 in
 	(*) command -v -- "$1" >/dev/null 2>&1 || command -v "$1" >/dev/null 2>&1 || _e ENOENT;;
 esac;
 if [ ${#_h} -gt 60000 ]; then (exec /bin/sh -c : "$@") 2>/dev/null || _e E2BIG; fi;
-case $_m in (t|o) stty $_t -onlcr iutf8 2>/dev/null || stty -onlcr 2>/dev/null;; esac;
+_u=;
+case $_m in (*w) _m=${_m%w}; _u=echo; stty -echo 2>/dev/null; echo "$_a H 0;" >&6; IFS= read -r _p || exit 0;; esac;
+case $_m in (t|o) stty $_t -onlcr iutf8 $_u 2>/dev/null || stty -onlcr $_u 2>/dev/null;; esac;
 case $_m in (t) if [ -z "$BASH_VERSION$KSH_VERSION$ZSH_VERSION$YASH_VERSION" ]; then set -m; _j=1; fi;; esac;
 if [ -p /proc/self/fd/8 ]; then exec 2>/proc/self/fd/8; _s=1; else exec 2>/dev/null; fi;
 case $_m in (t) trap _x=INT INT;; (*) trap : INT;; esac;
