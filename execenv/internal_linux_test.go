@@ -448,6 +448,10 @@ func TestVerdicts(t *testing.T) {
 		if got := tr.judge(p, false); got != c.want {
 			t.Errorf("%s: verdict %d, want %d", c.name, got, c.want)
 		}
+		p.start, p.seen = now()+60*ticks, &sight{read: true, state: tagsFleeting} // just now
+		if got := tr.judge(p, false); c.want == undecided && !c.marked && got != fleeting {
+			t.Errorf("%s, but in an exec: verdict %d, want %d", c.name, got, fleeting)
+		}
 		cmd.Process.Kill()
 		cmd.Wait()
 	}
