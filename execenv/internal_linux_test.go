@@ -404,6 +404,34 @@ func TestLimitTags(t *testing.T) {
 	}
 }
 
+// A child of a member belongs, whatever it shows: neither tag, limit, session nor
+// cgroup is needed.
+func TestChildrenOfMembersBelong(t *testing.T) {
+	needProcfs(t)
+	cmd := exec.Command("sh", "-c", "sleep 60; :")
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	shell, ok := readProc(cmd.Process.Pid)
+	if !ok {
+		t.Fatal("it does not run")
+	}
+	tr := &tree{leaders: map[int]bool{}, own: map[int]bool{shell.pid: true}, tag: []byte(rand.Text()), group: (*cgroup)(nil), known: map[ident]bool{shell.ident: true}}
+	var members []proc
+	for end := time.Now().Add(30 * time.Second); len(members) < 2 && time.Now().Before(end); time.Sleep(time.Millisecond) {
+		members = tr.find(nil)
+	}
+	if len(members) != 2 {
+		t.Errorf("members %+v, want the shell and its child", members)
+	}
+	for _, p := range members {
+		p.signal(unix.SIGKILL)
+	}
+	cmd.Process.Kill()
+	cmd.Wait()
+}
+
 // What a process shows decides whether it belongs to a tree. Who has the limit of the
 // agent, and began with the command, may have missed its tag: that the environment
 // shows none proves nothing then, whether or not all others have their tag.
