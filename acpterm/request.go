@@ -121,8 +121,8 @@ const noInput = "exec </dev/null"
 // shell hands on the signal that it gets, whenever that is, and exits as they do: a
 // wait that the signal has interrupted is made again.
 const inGroup = `command -v setsid >/dev/null||setsid() { "$@"; };` +
-	`p=;t=;trap 't=1;[ $p ]&&{ kill -s TERM -- -$p||kill -s TERM $p; } 2>/dev/null' TERM HUP;` +
-	`setsid %s & p=$!;[ $t ]&&kill -s TERM $p;` +
+	`p=;t=;k() { { kill -s TERM -- -$p||kill -s TERM $p; } 2>/dev/null; };trap 't=1;[ $p ]&&k' TERM HUP;` +
+	`setsid %s & p=$!;[ $t ]&&k;` +
 	`wait $p;s=$?;while [ $t ];do t=;wait $p;r=$?;[ $r = 127 ]||s=$r;done;exit $s`
 
 // quote quotes every word, plain ones too, so that none of them is an alias, a

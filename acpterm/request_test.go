@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -71,10 +72,17 @@ func TestGroupInRealShells(t *testing.T) {
 	}
 	command, args := Profile{Group: true}.words(terminal.Command{Line: "trap 'echo bye; exit 7' TERM; sh -c 'echo ready; sleep 60; echo late' & wait"})
 	pasted := strings.Join(append([]string{command}, args...), " ")
+	slowly := slices.Clone(args) // the signal comes before the shell knows whom it has started
+	if last := &slowly[len(slowly)-1]; !strings.Contains(*last, "& p=$!;") {
+		t.Fatalf("the words are %q", slowly)
+	} else {
+		*last = strings.Replace(*last, "& p=$!;", "& sleep 0.5;p=$!;", 1)
+	}
 	for _, shell := range realShells(t) {
 		for how, argv := range map[string][]string{
 			"executed": append(append([]string{}, shell...), args...),
 			"pasted":   append(append([]string{}, shell...), "-c", pasted),
+			"slowly":   append(append([]string{}, shell...), slowly...),
 		} {
 			cmd := exec.Command(argv[0], argv[1:]...)
 			out, err := cmd.StdoutPipe()
