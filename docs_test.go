@@ -121,6 +121,19 @@ func TestCINamesTests(t *testing.T) {
 	}
 }
 
+// TestArchitectureNamesFiles finds each Go file that docs/architecture.md names by its path.
+func TestArchitectureNamesFiles(t *testing.T) {
+	named := regexp.MustCompile(`[a-z-]+(?:/[a-z0-9_-]+)*/[a-z0-9_]+\.go\b`).FindAllString(read(t, "docs/architecture.md"), -1)
+	if len(named) < 15 {
+		t.Errorf("%d files", len(named))
+	}
+	for _, file := range named {
+		if _, err := os.Stat(file); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestLinks follows each link from a document to another file of the repository, and to
 // a heading in it.
 func TestLinks(t *testing.T) {
