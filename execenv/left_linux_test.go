@@ -73,12 +73,8 @@ func nobody(t *testing.T) (rooted string, is bool) {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	exe, err := os.ReadFile("/proc/self/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
 	rooted = filepath.Join(dir, "rooted")
-	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(rooted, exe, 0o755), os.Chmod(rooted, 0o755|os.ModeSetuid)); err != nil {
+	if err := errors.Join(os.Chmod(dir, 0o755), copySelf(rooted), os.Chmod(rooted, 0o755|os.ModeSetuid)); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("EXECENV_TEST_ROOTED", rooted)
