@@ -123,16 +123,18 @@ func quiet(t *testing.T, file string) {
 		}
 		return info.Size()
 	}
-	for end := time.Now().Add(60 * time.Second); ; {
-		before := size()
-		time.Sleep(500 * time.Millisecond)
-		if size() == before {
-			return
+	start := time.Now()
+	last, before := start, size()
+	for time.Since(last) < 500*time.Millisecond {
+		time.Sleep(20 * time.Millisecond)
+		if now := size(); now != before {
+			last, before = time.Now(), now
 		}
-		if time.Now().After(end) {
+		if time.Since(start) > 60*time.Second {
 			t.Fatal("something writes on at the place")
 		}
 	}
+	t.Logf("the last write at the place came after %v", last.Sub(start).Round(10*time.Millisecond))
 }
 
 // appears waits for a file.

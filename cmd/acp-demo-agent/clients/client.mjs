@@ -9,7 +9,7 @@
 //	{"prompt": "!date"}   ask; more may be asked before the answer comes
 //	{"cancel": true}      session/cancel
 //	{"close": true}       session/close
-//	{"deaf": true}        read the agent's output no more, and leave its input open
+//	{"stalled": true}        read the agent's output no more, and leave its input open
 //	{"pause": 1000}       do not read it for so many milliseconds
 //	{"method": "session/list", "params": {}}
 //	                      a request of any kind; its params are laid over the
@@ -221,7 +221,7 @@ await ask(initialize, {
 });
 const { sessionId } = await ask(session.new, { cwd: config.cwd, mcpServers: [] });
 
-let deaf = false;
+let stalled = false;
 for await (const line of createInterface({ input: process.stdin })) {
   const order = JSON.parse(line);
   // An error is an answer, too, and is in the records.
@@ -237,19 +237,19 @@ for await (const line of createInterface({ input: process.stdin })) {
     await ask(session.close, { sessionId }).catch(() => {});
   } else if (order.pause) {
     paused = setTimeout(order.pause);
-  } else if (order.deaf) {
+  } else if (order.stalled) {
     agent.stdout.destroy();
-    deaf = true;
+    stalled = true;
   }
 }
 
-if (!deaf) {
+if (!stalled) {
   ending = true;
   agent.stdin.end();
 }
 const [code, signal] = await exited;
 // What the agent wrote last is still to be read and done.
-for (let n = 0; n < 50 && terminals.size > 0 && !deaf; n++) await setTimeout(100);
+for (let n = 0; n < 50 && terminals.size > 0 && !stalled; n++) await setTimeout(100);
 record({ end: { code, signal, releases } });
 for (const left of terminals.values()) await left.kill("");
 process.exit();
