@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/coder/acp-go-sdk"
+
+	"github.com/termbridge/termbridge/execenv"
 )
 
 // A log that cannot be written stops nothing: neither what a prompt does, nor
@@ -68,5 +71,31 @@ func TestFullStderr(t *testing.T) {
 			}
 			wantCode(t, r.exits(), code, r.stderr)
 		})
+	}
+}
+
+// A log is what people attach to a report: whatever is logged, secrets stay out of it.
+func TestLogKeepsNoSecrets(t *testing.T) {
+	t.Setenv("BUILD_API_KEY", "hunter2-hunter2")
+	file := filepath.Join(t.TempDir(), "log")
+	l, closeLog, err := openLog(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secrets := []string{"hunter2-hunter2", "s3cr3t-pass", "ghp_0123456789abcdefghijABCDEFGHIJ012345"}
+	l.Info("the command curl https://user:s3cr3t-pass@example.org/ fails", "env", "KEY=hunter2-hunter2")
+	l.Warn("output", "line", []string{"token ghp_0123456789abcdefghijABCDEFGHIJ012345\n"}, "err", errors.New(`run "hunter2-hunter2"`))
+	closeLog()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range secrets {
+		if strings.Contains(string(text), secret) {
+			t.Errorf("%s is in the log:\n%s", secret, text)
+		}
+	}
+	if !strings.Contains(string(text), "fails") || strings.Count(string(text), execenv.Redacted) != 4 {
+		t.Errorf("the log is:\n%s", text)
 	}
 }

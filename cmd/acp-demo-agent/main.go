@@ -283,7 +283,7 @@ var flagName = regexp.MustCompile(`^(flag .*: |invalid .* for (?:flag )?)-([^-\s
 // Standard output is the protocol. Nobody waits for a log but close, for a moment.
 func openLog(file string) (l *slog.Logger, close func(), err error) {
 	if file == "" {
-		h := slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})
+		h := slog.NewTextHandler(redacted{os.Stderr}, &slog.HandlerOptions{Level: slog.LevelWarn})
 		l = logqueue.New(slog.New(h))
 		return l, func() { logqueue.Flush(l) }, nil
 	}
@@ -291,11 +291,20 @@ func openLog(file string) (l *slog.Logger, close func(), err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("--log: %w", err)
 	}
-	l = logqueue.New(slog.New(slog.NewTextHandler(f, nil)))
+	l = logqueue.New(slog.New(slog.NewTextHandler(redacted{f}, nil)))
 	return l, func() {
 		logqueue.Flush(l)
 		_ = f.Close()
 	}, nil
+}
+
+// A redacted writer leaves out what looks like a secret: a log is shown to others. A
+// record is one write.
+type redacted struct{ io.Writer }
+
+func (w redacted) Write(record []byte) (int, error) {
+	_, err := io.WriteString(w.Writer, execenv.Redact(string(record)))
+	return len(record), err
 }
 
 // endSignals returns the signals that end this program in good order: SIGHUP as
