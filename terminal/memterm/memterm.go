@@ -221,7 +221,7 @@ func (m *Manager) start(ctx context.Context, cmd terminal.Command) (*term, error
 		m.mu.Unlock()
 		return nil, err
 	}
-	if id == "" {
+	if m.opts.NewID == nil {
 		m.ids++
 		id = "mem-" + strconv.Itoa(m.ids)
 	}
