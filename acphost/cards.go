@@ -143,8 +143,9 @@ func (h *Host) announce(s *session, u *acp.SessionUpdateToolCall) error {
 	c.Title, c.Kind = u.Title, u.Kind
 	c.RawInput, c.RawOutput = u.RawInput, u.RawOutput
 	c.setStatus(u.Status)
-	h.setContent(c, u.Content, sources)
+	fresh := c.setContent(u.Content, sources)
 	h.showCard(c)
+	h.follow(c, fresh)
 	return nil
 }
 
@@ -175,9 +176,11 @@ func (h *Host) update(s *session, u *acp.SessionToolCallUpdate) error {
 	set(u.RawInput != nil, func() { c.RawInput = u.RawInput })
 	set(u.RawOutput != nil, func() { c.RawOutput = u.RawOutput })
 	set(u.Status != nil, func() { c.setStatus(*u.Status) })
-	set(u.Content != nil, func() { h.setContent(c, u.Content, sources) })
+	var fresh []*source
+	set(u.Content != nil, func() { fresh = c.setContent(u.Content, sources) })
 	if changed {
 		h.showCard(c)
+		h.follow(c, fresh)
 	}
 	return nil
 }
@@ -258,8 +261,9 @@ func (s *session) resolve(content []acp.ToolCallContent, info *source) ([]*sourc
 	return sources, nil
 }
 
-// setContent replaces the content of a card. Called with mu held.
-func (h *Host) setContent(c *card, content []acp.ToolCallContent, sources []*source) {
+// setContent replaces the content of a card, and returns the terminals that no card had
+// before. Called with Host.mu held.
+func (c *card) setContent(content []acp.ToolCallContent, sources []*source) (fresh []*source) {
 	c.Content, c.sources = content, sources
 	var texts []string
 	for _, content := range content {
@@ -274,9 +278,10 @@ func (h *Host) setContent(c *card, content []acp.ToolCallContent, sources []*sou
 	for _, x := range sources {
 		if x.shown.IsZero() {
 			x.shown = now
-			h.follow(c, x)
+			fresh = append(fresh, x)
 		}
 	}
+	return fresh
 }
 
 func (c *card) setStatus(s acp.ToolCallStatus) {

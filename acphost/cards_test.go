@@ -1,6 +1,7 @@
 package acphost_test
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"sync"
@@ -293,6 +294,32 @@ func TestShow(t *testing.T) {
 		want := []string{
 			"card one ", "output hello\n", "end exit code 0", "card one completed",
 			"card title ", "output more\r\n", "end exit code 0", "message done",
+		}
+		if diff := cmp.Diff(want, s.lines()); diff != "" {
+			t.Errorf("(-want +got)\n%s", diff)
+		}
+	})
+}
+
+// What a terminal has written already is shown behind the card that embeds it.
+func TestACardIsShownBeforeItsOutput(t *testing.T) {
+	var s shown
+	run(t, &acphost.Options{Show: s.show}, func(t *testing.T, h host) {
+		var want []string
+		for i := range 300 {
+			id := h.create("print", `hello\n`)
+			h.wait(id)
+			call := acp.ToolCallId(fmt.Sprint(i))
+			if i%2 == 0 {
+				h.update(acp.StartToolCall(call, "new", acp.WithStartContent(refs(id))))
+				want = append(want, "card new ", "output hello\n", "end exit code 0")
+			} else {
+				h.update(acp.StartToolCall(call, "old"))
+				h.update(acp.UpdateToolCall(call, acp.WithUpdateContent(refs(id))))
+				want = append(want, "card old ", "card old ", "output hello\n", "end exit code 0")
+			}
+			synctest.Wait()
+			h.release(id)
 		}
 		if diff := cmp.Diff(want, s.lines()); diff != "" {
 			t.Errorf("(-want +got)\n%s", diff)

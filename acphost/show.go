@@ -133,13 +133,21 @@ func (h *Host) showCard(c *card) {
 	}
 }
 
-// follow shows the output of a client's terminal as it comes, from the moment
-// that a card has it. Called with mu held; Close joins the goroutine.
-func (h *Host) follow(c *card, x *source) {
-	if h.shows == nil || h.closed || x.t == nil {
+// follow shows the output of the client's terminals among sources as it comes, from the
+// moment that a card has them, and behind that card. Called with mu held; Close joins
+// the goroutines.
+func (h *Host) follow(c *card, sources []*source) {
+	if h.shows == nil || h.closed {
 		return
 	}
-	session, call := c.Session, c.ID
+	for _, x := range sources {
+		if x.t != nil {
+			h.followOne(c.Session, c.ID, x)
+		}
+	}
+}
+
+func (h *Host) followOne(session acp.SessionId, call acp.ToolCallId, x *source) {
 	h.readers.Go(func() {
 		for out, err := range terminal.Follow(h.reads, x.t, 0) {
 			if err != nil {

@@ -1765,8 +1765,8 @@ func TestTheEndOfTheConnectionSettles(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := &hanging{closing: closing{done: make(chan struct{})}, free: make(chan struct{})}
 				m := acpterm.New(c, "s", &acpterm.Options{Dir: "/work"})
-				settled := 0
-				hooks := acpterm.Hooks{Settled: func() { settled++ }}
+				var settled atomic.Int32
+				hooks := acpterm.Hooks{Settled: func() { settled.Add(1) }}
 				ctx, cancel := context.WithCancel(t.Context())
 				if when == "late" {
 					c.slow = time.Second
@@ -1788,8 +1788,8 @@ func TestTheEndOfTheConnectionSettles(t *testing.T) {
 				}
 				close(c.done)
 				time.Sleep(time.Second)
-				if settled != 1 {
-					t.Errorf("Settled was called %d times, want 1", settled)
+				if n := settled.Load(); n != 1 {
+					t.Errorf("Settled was called %d times, want 1", n)
 				}
 				if n := c.heeding.Load(); n != 0 {
 					t.Errorf("%d requests have a ctx that has not ended", n)
