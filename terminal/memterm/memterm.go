@@ -197,12 +197,6 @@ func (m *Manager) start(ctx context.Context, cmd terminal.Command) (*term, error
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	id, err := "", error(nil)
-	if m.opts.NewID != nil {
-		if id, err = caught.Value(m.opts.NewID); err != nil {
-			return nil, err
-		}
-	}
 	if err := m.reserve(ctx); err != nil {
 		return nil, err
 	}
@@ -215,6 +209,10 @@ func (m *Manager) start(ctx context.Context, cmd terminal.Command) (*term, error
 	m.mu.Lock()
 	if err == nil && m.shut {
 		err = terminal.ErrClosed
+	}
+	id := ""
+	if err == nil && m.opts.NewID != nil {
+		id, err = caught.Value(m.opts.NewID)
 	}
 	if err != nil {
 		m.kept.Unreserve()
