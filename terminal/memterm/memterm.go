@@ -39,12 +39,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
-	"github.com/termbridge/termbridge/internal/caught"
-	"github.com/termbridge/termbridge/internal/shelf"
+	"github.com/termbridge/termbridge/internal/limits"
+	"github.com/termbridge/termbridge/internal/registry"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -91,8 +90,8 @@ type Options struct {
 	// Env is the environment of programs, under Command.Env.
 	Env map[string]string
 
-	// NewID returns the id of the next terminal, never the same twice, without
-	// calling the Manager. Nil counts: "mem-1", "mem-2", …
+	// NewID returns the id of the next terminal, never the same twice. It is called
+	// once at a time. Nil counts: "mem-1", "mem-2", …
 	NewID func() string
 
 	// Starting, if not nil, runs before each start, which fails with what it
@@ -105,30 +104,19 @@ type Options struct {
 // with [New].
 type Manager struct {
 	opts     Options
-	closing  chan struct{}  // closed when Close begins
-	closed   chan struct{}  // closed when Close is done and closeErr is set
-	closeErr error          // valid once closed is
-	starts   sync.WaitGroup // calls of Start that are past their checks
-	watchers sync.WaitGroup // one goroutine per live terminal
+	registry *registry.Registry[*term] // its Starts are calls of Start
+	watchers sync.WaitGroup            // one goroutine per live terminal
 
-	// mu is taken after the locks of a terminal and its buffer, which grows
-	// under them.
 	mu sync.Mutex
 	// guards following
-	shut    bool
-	ids     int // ids given by the default NewID
-	pids    int // as the kernel, from some number on
-	kept    *shelf.Shelf[*term]
-	budget  *shelf.Budget[*term] // of the outputs
-	running map[*term]bool       // those with a goroutine of a program, evicted ones too
-	counts  map[string]int       // starts by program
+	pids    int            // as the kernel, from some number on
+	running map[*term]bool // those with a goroutine of a program, evicted ones too
+	counts  map[string]int // starts by program
 }
 
 // New returns a Manager. Nil options are the defaults.
 func New(opts *Options) *Manager {
 	m := &Manager{
-		closing: make(chan struct{}),
-		closed:  make(chan struct{}),
 		pids:    1000,
 		running: map[*term]bool{},
 		counts:  map[string]int{},
@@ -140,19 +128,16 @@ func New(opts *Options) *Manager {
 	if m.opts.Programs == nil {
 		m.opts.Programs = Standard()
 	}
-	defaults := func(v *int, def int) {
-		if *v == 0 {
-			*v = def
-		}
-	}
-	defaults(&m.opts.MaxTerminals, terminal.DefaultMaxTerminals)
-	defaults(&m.opts.OutputLimit, terminal.DefaultOutputLimit)
-	defaults(&m.opts.ManagerBytes, terminal.DefaultManagerBytes)
-	if m.opts.Grace == 0 {
-		m.opts.Grace = terminal.StopGrace
-	}
-	m.kept = shelf.New(m.opts.MaxTerminals, func(t *term) { m.budget.Free(t) })
-	m.budget = shelf.NewBudget(m.kept, m.opts.ManagerBytes, func(t *term, size int) int { return t.buf.Shrink(size) })
+	m.opts.OutputLimit = limits.Or(m.opts.OutputLimit, terminal.DefaultOutputLimit)
+	m.opts.Grace = limits.Or(m.opts.Grace, terminal.StopGrace)
+	m.registry = registry.New(registry.Options[*term]{
+		MaxTerminals: m.opts.MaxTerminals,
+		WaitForSlot:  m.opts.WaitForSlot,
+		ManagerBytes: m.opts.ManagerBytes,
+		Shrink:       func(t *term, size int) int { return t.buf.Shrink(size) },
+		NewID:        m.opts.NewID,
+		Prefix:       "mem-",
+	})
 	return m
 }
 
@@ -197,57 +182,41 @@ func (m *Manager) start(ctx context.Context, cmd terminal.Command) (*term, error
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	if err := m.reserve(ctx); err != nil {
+	if err := m.registry.Reserve(ctx, nil); err != nil {
 		return nil, err
 	}
-	defer m.starts.Done()
-	args, prog, err := m.resolve(cmd)
-	if err == nil {
-		err = m.hook(ctx, cmd)
-	}
-
-	m.mu.Lock()
-	if err == nil && m.shut {
-		err = terminal.ErrClosed
-	}
-	id := ""
-	if err == nil && m.opts.NewID != nil {
-		id, err = caught.Value(m.opts.NewID)
-	}
+	t, err := m.launch(ctx, cmd)
 	if err != nil {
-		m.kept.Unreserve()
-		m.mu.Unlock()
+		m.registry.Unreserve()
 		return nil, err
 	}
-	if m.opts.NewID == nil {
-		m.ids++
-		id = "mem-" + strconv.Itoa(m.ids)
+	m.registry.Starts.Done()
+	return t, nil
+}
+
+// launch starts the program of cmd, which has a slot.
+func (m *Manager) launch(ctx context.Context, cmd terminal.Command) (*term, error) {
+	args, prog, err := m.resolve(cmd)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.hook(ctx, cmd); err != nil {
+		return nil, err
+	}
+	id, err := m.registry.NextID()
+	if err != nil {
+		return nil, err
 	}
 	t := newTerm(m, id, cmd)
-	m.kept.Put(id, t)
+	if err := m.registry.Put(id, t); err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
 	m.running[t] = true
 	m.mu.Unlock()
 	t.launch(args, prog)
 	m.watchers.Go(t.watch)
 	return t, nil
-}
-
-// reserve takes a slot for a command that is about to start.
-func (m *Manager) reserve(ctx context.Context) error {
-	return shelf.TakeSlot(ctx, m.opts.WaitForSlot, m.closing, nil, m.tryReserve)
-}
-
-func (m *Manager) tryReserve() (freed <-chan struct{}, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.shut {
-		return nil, terminal.ErrClosed
-	}
-	if err := m.kept.Reserve(); err != nil {
-		return m.kept.Freed(), err
-	}
-	m.starts.Add(1)
-	return nil, nil
 }
 
 // hook runs Options.Starting.
@@ -261,7 +230,7 @@ func (m *Manager) hook(ctx context.Context, cmd terminal.Command) error {
 	var watch sync.WaitGroup
 	watch.Go(func() {
 		select {
-		case <-m.closing:
+		case <-m.registry.Closing:
 			cancel(terminal.ErrClosed)
 		case <-done:
 		}
@@ -275,71 +244,32 @@ func (m *Manager) hook(ctx context.Context, cmd terminal.Command) error {
 	return err
 }
 
-// join runs f in a goroutine that Close joins, unless that has begun.
-func (m *Manager) join(f func()) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !m.shut {
-		m.watchers.Go(f)
-	}
-	return !m.shut
-}
-
-// ended gives back the slot of t and publishes its end.
-func (m *Manager) ended(t *term) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.kept.End(t)
-	close(t.done)
-}
-
-// grow is the Reserve of the buffer of t.
-func (m *Manager) grow(t *term, n int) int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.budget.Grow(t, n)
-}
-
 // Get implements [terminal.Manager].
 func (m *Manager) Get(id string) (terminal.Terminal, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if t, ok := m.kept.Get(id); ok {
-		return t, nil
+	t, err := m.registry.Get(id)
+	if err != nil {
+		return nil, fmt.Errorf("memterm: %w", err)
 	}
-	return nil, fmt.Errorf("memterm: %w: %q", terminal.ErrNotFound, id)
+	return t, nil
 }
 
 // List implements [terminal.Manager].
-func (m *Manager) List() []terminal.Terminal {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.kept.List()
-}
+func (m *Manager) List() []terminal.Terminal { return m.registry.List() }
 
 // Busy implements [terminal.Manager].
-func (m *Manager) Busy() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.kept.Busy()
-}
+func (m *Manager) Busy() bool { return m.registry.Busy() }
+
+// OnEvict has f called with each terminal that is kept no longer, right after that.
+// F may read the terminal; it must neither wait nor call the Manager.
+func (m *Manager) OnEvict(f func(terminal.Terminal)) { m.registry.OnEvict(f) }
 
 // Close implements [terminal.Manager]. Programs have the grace to end, and a
 // moment more to return once they are killed; those that still run then are in
 // the [*terminal.LeakError].
-func (m *Manager) Close() error {
-	m.mu.Lock()
-	if m.shut {
-		m.mu.Unlock()
-		<-m.closed
-		return m.closeErr
-	}
-	m.shut = true
-	close(m.closing)
-	m.mu.Unlock()
-	defer close(m.closed)
-	m.starts.Wait()
+func (m *Manager) Close() error { return m.registry.Close(m.shut) }
 
+func (m *Manager) shut([]*term) error {
+	m.registry.Starts.Wait()
 	m.mu.Lock()
 	running := slices.Collect(maps.Keys(m.running))
 	m.mu.Unlock()
@@ -360,11 +290,11 @@ func (m *Manager) Close() error {
 			leaks = append(leaks, terminal.Leak{ID: t.id, What: "program", Procs: procs, Err: errStubborn})
 		}
 	}
-	if len(leaks) > 0 {
-		slices.SortFunc(leaks, func(a, b terminal.Leak) int { return a.Procs[0].PID - b.Procs[0].PID })
-		m.closeErr = &terminal.LeakError{Leaks: leaks}
+	if len(leaks) == 0 {
+		return nil
 	}
-	return m.closeErr
+	slices.SortFunc(leaks, func(a, b terminal.Leak) int { return a.Procs[0].PID - b.Procs[0].PID })
+	return &terminal.LeakError{Leaks: leaks}
 }
 
 // errStubborn is why a program is a leak.

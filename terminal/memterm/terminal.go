@@ -31,7 +31,7 @@ type term struct {
 	leader chan struct{} // closed when the leader has returned
 	gone   chan struct{} // closed when every process has returned
 	killed chan struct{} // closed by SIGKILL to all
-	done   chan struct{} // closed by watch, last, in Manager.ended: Info is final
+	done   chan struct{} // closed by watch, last, with its slot: Info is final
 
 	mu sync.Mutex
 	// guards following
@@ -62,7 +62,7 @@ func newTerm(m *Manager, id string, cmd terminal.Command) *term {
 			Outcome: terminal.Running, Started: time.Now(),
 		},
 	}
-	t.buf.Reserve = func(n int) int { return m.grow(t, n) }
+	t.buf.Reserve = func(n int) int { return m.registry.Grow(t, n) }
 	if t.size.IsZero() {
 		t.size = terminal.DefaultSize
 	}
@@ -263,7 +263,7 @@ func (t *term) finish() {
 	if t.in != nil {
 		t.in.close()
 	}
-	t.m.ended(t)
+	t.m.registry.End(t, t.done)
 }
 
 // errNoExit is the Info.Err of a program that returned neither code nor signal.
@@ -457,7 +457,7 @@ func (t *term) Stop(ctx context.Context) (terminal.Info, error) {
 	}
 	// It ended by itself and left something behind.
 	reaped := make(chan struct{})
-	if !t.m.join(func() { defer close(reaped); t.reap() }) {
+	if !t.m.registry.Go(func() { defer close(reaped); t.reap() }) {
 		return info, nil // Close ends it
 	}
 	select {
