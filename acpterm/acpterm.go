@@ -50,13 +50,12 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"strconv"
-	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
 	"github.com/coder/acp-go-sdk"
 
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/internal/logqueue"
 	"github.com/termbridge/termbridge/terminal"
 )
@@ -109,9 +108,11 @@ type Options struct {
 	// say; 0 is [terminal.DefaultResultLimit]. A few more are asked of the client.
 	OutputLimit int
 
-	// ManagerBytes bounds the output kept of ended commands and live ones
-	// together: the oldest ended ones are forgotten first;
-	// 0 is [terminal.DefaultManagerBytes].
+	// ManagerBytes is how many bytes of output are kept of all commands
+	// together; 0 is [terminal.DefaultManagerBytes]. Where they would be
+	// more, ended terminals are evicted, oldest first; if that does not help,
+	// outputs lose their start, those first that are over a fair share. A page
+	// for each is always there.
 	ManagerBytes int
 
 	// CreateTimeout bounds the client's answer to terminal/create, besides the ctx
@@ -165,15 +166,7 @@ func New(conn Conn, sessionID acp.SessionId, options *Options) *Manager {
 
 // withDefaults returns o with the defaults of what is not set.
 func (o Options) withDefaults() Options {
-	if o.MaxTerminals <= 0 {
-		o.MaxTerminals = terminal.DefaultMaxTerminals
-	}
-	if o.OutputLimit <= 0 {
-		o.OutputLimit = terminal.DefaultResultLimit
-	}
-	if o.ManagerBytes <= 0 {
-		o.ManagerBytes = terminal.DefaultManagerBytes
-	}
+	o.OutputLimit = limits.Or(o.OutputLimit, terminal.DefaultResultLimit)
 	switch {
 	case o.CreateTimeout != 0:
 	case o.Profile.Asks:
@@ -186,10 +179,6 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Host == nil {
 		o.Host = NoHost
-	}
-	if o.NewID == nil {
-		var n atomic.Int64
-		o.NewID = func() string { return "t" + strconv.FormatInt(n.Add(1), 10) }
 	}
 	o.Logger = logqueue.New(o.Logger)
 	o.Host = guardedHost{o.Host, o.Logger}

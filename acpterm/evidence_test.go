@@ -203,7 +203,7 @@ func TestWhatIsOverIsDropped(t *testing.T) {
 		s.CleanupBackground(t.Context(), c, "s")
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if kept, open := s.manager.kept.List(), s.manager.releases.open(); len(kept) > 0 || len(open) > 0 || len(s.manager.live) > 0 || len(s.clients) > 1 {
+		if kept, open := s.manager.List(), s.manager.releases.open(); len(kept) > 0 || len(open) > 0 || len(s.manager.live) > 0 || len(s.clients) > 1 {
 			t.Errorf("%d kept, %d to be released, %d live, %d clients", len(kept), len(open), len(s.manager.live), len(s.clients))
 		}
 	})

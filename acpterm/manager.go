@@ -16,7 +16,7 @@ import (
 
 	"github.com/termbridge/termbridge/internal/caught"
 	"github.com/termbridge/termbridge/internal/limits"
-	"github.com/termbridge/termbridge/internal/shelf"
+	"github.com/termbridge/termbridge/internal/registry"
 	"github.com/termbridge/termbridge/internal/tail"
 	"github.com/termbridge/termbridge/terminal"
 )
@@ -30,18 +30,13 @@ type Manager struct {
 	tags     string   // the tags of all commands begin with it
 	tagged   atomic.Int64
 
+	registry *registry.Registry[*term] // its Starts are calls of Start
+	expired  chan struct{}             // closed when Close or Stop waits no longer
+
 	mu sync.Mutex
 	// guards following
-	closed   bool
-	kept     *shelf.Shelf[*term]
 	creating map[*creation]struct{} // terminal/create without an answer
 	live     map[*term]struct{}     // not over, kept or not
-
-	starts   sync.WaitGroup // added to while closed is not set
-	closing  chan struct{}  // closed when closed is set
-	expired  chan struct{}  // closed when Close or Stop waits no longer
-	gone     chan struct{}  // closed by the first Close, last: closeErr is set
-	closeErr error          // valid once gone is closed
 }
 
 var _ terminal.Manager = (*Manager)(nil)
@@ -52,13 +47,19 @@ func newManager(p peer, o Options) *Manager {
 		peer:     p,
 		options:  o,
 		tags:     rand.Text() + ".",
-		kept:     shelf.New(o.MaxTerminals, func(*term) {}),
 		creating: make(map[*creation]struct{}),
 		live:     make(map[*term]struct{}),
-		closing:  make(chan struct{}),
 		expired:  make(chan struct{}),
-		gone:     make(chan struct{}),
 	}
+	m.registry = registry.New(registry.Options[*term]{
+		MaxTerminals: o.MaxTerminals,
+		WaitForSlot:  o.WaitForSlot,
+		ManagerBytes: o.ManagerBytes,
+		Shrink:       func(t *term, size int) int { return t.output.Shrink(size) },
+		NewID:        o.NewID,
+		Prefix:       "t",
+		Logger:       o.Logger,
+	})
 	return m
 }
 
@@ -142,9 +143,9 @@ func (m *Manager) start(ctx context.Context, p peer, cmd terminal.Command, hooks
 		return nil, p.failure(ctx, acp.ClientMethodTerminalCreate, errStopWaiting)
 	}
 	cmd = cmd.Clone()
-	id, err := caught.Value(m.options.NewID) // now: if it panics nothing is lost
+	id, err := m.registry.NextID() // now: if it panics nothing is lost
 	if err != nil {
-		return nil, fmt.Errorf("acpterm: Options.NewID %w", err)
+		return nil, fmt.Errorf("acpterm: %w", err)
 	}
 	if m.options.IDEnv != "" {
 		cmd = cmd.WithEnv(m.options.IDEnv, id)
@@ -155,49 +156,17 @@ func (m *Manager) start(ctx context.Context, p peer, cmd terminal.Command, hooks
 	if err != nil {
 		return nil, err
 	}
-	if err := m.reserve(ctx, p); err != nil {
-		return nil, err
+	if err := m.registry.Reserve(ctx, p.gone); err != nil {
+		return nil, fmt.Errorf("acpterm: %w", err)
 	}
 	r, err := m.create(ctx, p, req, tag, hooks)
 	if err != nil {
-		m.unreserve()
+		m.registry.Unreserve()
 		return nil, err
 	}
 	t := m.adopt(p, id, cmd, r, *req.OutputByteLimit, tag)
 	m.show(ctx, t, hooks.Created)
 	return t, nil
-}
-
-// reserve takes a slot for a command that is about to start.
-func (m *Manager) reserve(ctx context.Context, p peer) error {
-	try := func() (<-chan struct{}, error) { return m.tryReserve(p) }
-	if err := shelf.TakeSlot(ctx, m.options.WaitForSlot, m.closing, p.gone, try); err != nil {
-		return fmt.Errorf("acpterm: %w", err)
-	}
-	return nil
-}
-
-func (m *Manager) tryReserve(p peer) (freed <-chan struct{}, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	switch {
-	case m.closed:
-		return nil, terminal.ErrClosed
-	case p.lost():
-		return nil, terminal.ErrConnectionLost
-	}
-	if err := m.kept.Reserve(); err != nil {
-		return m.kept.Freed(), err
-	}
-	m.starts.Add(1)
-	return nil, nil
-}
-
-func (m *Manager) unreserve() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.kept.Unreserve()
-	m.starts.Done()
 }
 
 // A creation is a terminal/create that the client has not answered.
@@ -223,13 +192,9 @@ type created struct {
 // ended, drops the late reply, and the terminal is lost.
 func (m *Manager) create(ctx context.Context, p peer, req acp.CreateTerminalRequest, tag string, hooks Hooks) (*release, error) {
 	c := &creation{peer: p, tag: tag, hooks: hooks, sent: time.Now(), answer: make(chan created, 1), over: make(chan struct{})}
-	m.mu.Lock()
-	if m.closed {
-		m.mu.Unlock()
+	if !m.creates(c) {
 		return nil, fmt.Errorf("acpterm: %w", terminal.ErrClosed)
 	}
-	m.creating[c] = struct{}{}
-	m.mu.Unlock()
 	if hooks.Sent != nil {
 		hooks.Sent()
 	}
@@ -254,7 +219,7 @@ func (m *Manager) create(ctx context.Context, p peer, req acp.CreateTerminalRequ
 		err = terminal.ErrConnectionLost
 	case <-ctx.Done():
 		err = errStopWaiting
-	case <-m.closing:
+	case <-m.registry.Closing:
 		err = terminal.ErrClosed
 	case <-bound:
 		err = fmt.Errorf("%w for %v: if it asks its user first, allow more (Options.CreateTimeout, or asks in its profile)", errNoAnswer, m.options.CreateTimeout)
@@ -268,6 +233,17 @@ func (m *Manager) create(ctx context.Context, p peer, req acp.CreateTerminalRequ
 	default:
 	}
 	return nil, p.failure(ctx, acp.ClientMethodTerminalCreate, err)
+}
+
+// creates enters c, unless the Manager is closing.
+func (m *Manager) creates(c *creation) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if closed(m.registry.Closing) {
+		return false
+	}
+	m.creating[c] = struct{}{}
+	return true
 }
 
 // errStopWaiting stands for the end of the caller's ctx until failure puts its
@@ -352,16 +328,15 @@ func (m *Manager) adopt(p peer, id string, cmd terminal.Command, r *release, ask
 			Started:     time.Now(),
 		},
 	}
+	t.output.Reserve = func(n int) int { return m.registry.Grow(t, n) }
 	r.own(t.info.ID)
 	m.mu.Lock()
-	m.kept.Put(t.info.ID, t)
 	m.live[t] = struct{}{}
-	closed := m.closed
-	m.starts.Done()
 	m.mu.Unlock()
-	if closed {
+	if m.registry.Put(t.info.ID, t) != nil {
 		t.requestStop()
 	}
+	m.registry.Starts.Done()
 	go t.run() // joined by Close, by t.over
 	return t
 }
@@ -387,27 +362,22 @@ func (m *Manager) show(ctx context.Context, t *term, created func(context.Contex
 
 // Get implements [terminal.Manager].
 func (m *Manager) Get(id string) (terminal.Terminal, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if t, ok := m.kept.Get(id); ok {
-		return t, nil
+	t, err := m.registry.Get(id)
+	if err != nil {
+		return nil, fmt.Errorf("acpterm: %w", err)
 	}
-	return nil, fmt.Errorf("acpterm: %w: %q", terminal.ErrNotFound, id)
+	return t, nil
 }
 
 // List implements [terminal.Manager].
-func (m *Manager) List() []terminal.Terminal {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.kept.List()
-}
+func (m *Manager) List() []terminal.Terminal { return m.registry.List() }
 
 // Busy implements [terminal.Manager].
-func (m *Manager) Busy() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.kept.Busy()
-}
+func (m *Manager) Busy() bool { return m.registry.Busy() }
+
+// OnEvict has f called with each terminal that is kept no longer, right after that.
+// F may read the terminal; it must neither wait nor call the Manager.
+func (m *Manager) OnEvict(f func(terminal.Terminal)) { m.registry.OnEvict(f) }
 
 // Close implements [terminal.Manager]: it stops every command, releases every
 // terminal, and reports as a [*terminal.LeakError] what the client did not
@@ -417,24 +387,10 @@ func (m *Manager) Busy() bool {
 // After the end of the connection nothing is reported, and Close takes at most
 // 200 ms more: a client that has only closed our input, and still reads, is told
 // to kill and release what it runs for us.
-func (m *Manager) Close() error {
-	m.mu.Lock()
-	first := !m.closed
-	if first {
-		m.closed = true
-		close(m.closing)
-	}
-	m.mu.Unlock()
-	if first {
-		m.closeErr = m.settleAll()
-		close(m.gone)
-	}
-	<-m.gone
-	return m.closeErr
-}
+func (m *Manager) Close() error { return m.registry.Close(m.shut) }
 
-func (m *Manager) settleAll() error {
-	m.starts.Wait() // at once: closing ends their wait for the client
+func (m *Manager) shut([]*term) error {
+	m.registry.Starts.Wait() // at once: closing ends their wait for the client
 	m.mu.Lock()
 	live := slices.Collect(maps.Keys(m.live))
 	creating := slices.Collect(maps.Keys(m.creating))
@@ -494,36 +450,10 @@ func (m *Manager) leaks(left []terminal.Proc) error {
 	return &terminal.LeakError{Leaks: leaks}
 }
 
-// ended gives back the slot of t and publishes its end. Before, it makes room for
-// its output: of those that have ended, the oldest are forgotten.
-func (m *Manager) ended(t *term) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	total := 0
-	for _, kept := range m.kept.List() {
-		total += kept.(*term).output.Size()
-	}
-	m.kept.Evict(func(old *term) bool {
-		over := total > m.options.ManagerBytes
-		total -= old.output.Size()
-		return over
-	})
-	m.kept.End(t)
-	close(t.done)
-}
-
 // over is called when nothing more is to be done about t but for an answer to its
 // release.
 func (m *Manager) over(t *term) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.live, t)
-}
-
-// drop forgets t, which has ended. It is readable through the values that callers
-// hold.
-func (m *Manager) drop(t *term) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.kept.Drop(t)
 }

@@ -170,7 +170,7 @@ func (s *State) Exec(ctx context.Context, conn Conn, sessionID, toolCallID, comm
 		info, _ = t.Stop(context.WithoutCancel(ctx)) // bounded by itself
 	}
 	result := &ExecResult{ExitCode: exitCode(info.Exit), Signal: info.Exit.Signal, Output: textOf(t)}
-	s.manager.drop(t) // nobody can ask for it
+	s.manager.registry.Evict(t) // nobody can ask for it
 	switch {
 	case info.Outcome == terminal.ConnectionLost:
 		return result, info.Err
@@ -285,7 +285,7 @@ func (s *State) start(ctx context.Context, p peer, toolCallID string, background
 	}
 	if !entry.Started(t) { // a cleanup came in between
 		t.Stop(context.WithoutCancel(ctx))
-		s.manager.drop(t)
+		s.manager.registry.Evict(t)
 		return nil, ErrAborted
 	}
 	return t, nil
@@ -337,7 +337,7 @@ func (s *State) cleanup(ctx context.Context, conn Conn, session string, backgrou
 		t.use(p)
 		all.Go(func() {
 			t.Stop(context.WithoutCancel(ctx))
-			s.manager.drop(t)
+			s.manager.registry.Evict(t)
 			t.settle()
 		})
 	}

@@ -439,7 +439,7 @@ func (w *watch) finish(why ending) {
 	})
 	w.stream = stream{} // its memory
 	w.answer(seen{err: err})
-	w.manager.ended(w.term)
+	w.manager.registry.End(w.term, w.done)
 }
 
 // releaseTerminal releases the client's terminal.

@@ -53,9 +53,7 @@ import (
 	"log/slog"
 	"maps"
 	"path/filepath"
-	"strconv"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -63,7 +61,7 @@ import (
 	"github.com/termbridge/termbridge/internal/caught"
 	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/internal/logqueue"
-	"github.com/termbridge/termbridge/internal/shelf"
+	"github.com/termbridge/termbridge/internal/registry"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -143,23 +141,18 @@ type Manager struct {
 	env     execenv.Env
 	noInput execenv.Env    // env of commands without Stdin
 	own     *execenv.Local // closed by Close; nil if all executors are the caller's
-	ending  chan struct{}  // closed when Close begins
+	ending  chan struct{}  // closed when Close begins, once term.early is valid
 	swept   chan struct{}  // closed when own is
-	close   func() error   // the one Close
-	ids     atomic.Int64   // given by the default NewID
 
-	// mu is taken after the lock of a buffer, which grows under it.
+	// The commands that are kept. Its Starts count each until it is settled, and the
+	// goroutines of commands.
+	registry *registry.Registry[*term]
+
 	mu sync.Mutex
-	// guards following
-	closed   bool
-	kept     *shelf.Shelf[*term]
-	budget   *shelf.Budget[*term] // of the outputs
-	left     []leftover           // what outlived ended commands of the caller's executors
-	leaks    []terminal.Leak      // what could not be ended of it
-	starting map[*term]struct{}   // at places where a start can be interrupted
-	expiry   *time.Timer          // evicts what KeepEnded is over for; nil before it is needed
-
-	wg sync.WaitGroup // commands and goroutines; Add while !closed or from one of them
+	// guards following, and the close of ending
+	left     []leftover         // what outlived ended commands of the caller's executors
+	leaks    []terminal.Leak    // what could not be ended of it
+	starting map[*term]struct{} // at places where a start can be interrupted
 }
 
 var _ terminal.Manager = (*Manager)(nil)
@@ -170,20 +163,25 @@ func New(opts *Options) *Manager {
 		ending: make(chan struct{}),
 		swept:  make(chan struct{}),
 	}
-	m.close = sync.OnceValue(m.shutdown)
 	if opts != nil {
 		m.opts = *opts
 		m.opts.Executors = maps.Clone(opts.Executors)
 	}
 	o := &m.opts
 	o.Shell = cmp.Or(o.Shell, "/bin/sh")
-	o.MaxTerminals = cmp.Or(o.MaxTerminals, terminal.DefaultMaxTerminals)
-	o.OutputLimit = cmp.Or(o.OutputLimit, terminal.DefaultOutputLimit)
-	o.ManagerBytes = cmp.Or(o.ManagerBytes, terminal.DefaultManagerBytes)
-	o.Grace = cmp.Or(o.Grace, terminal.StopGrace)
+	o.OutputLimit = limits.Or(o.OutputLimit, terminal.DefaultOutputLimit)
+	o.Grace = limits.Or(o.Grace, terminal.StopGrace)
 	o.Logger = logqueue.New(o.Logger)
-	m.kept = shelf.New(o.MaxTerminals, func(t *term) { m.budget.Free(t) })
-	m.budget = shelf.NewBudget(m.kept, o.ManagerBytes, func(t *term, size int) int { return t.out.buf.Shrink(size) })
+	m.registry = registry.New(registry.Options[*term]{
+		MaxTerminals: o.MaxTerminals,
+		WaitForSlot:  o.WaitForSlot,
+		ManagerBytes: o.ManagerBytes,
+		Shrink:       func(t *term, size int) int { return t.out.buf.Shrink(size) },
+		KeepEnded:    o.KeepEnded,
+		NewID:        o.NewID,
+		Prefix:       "t",
+		Logger:       o.Logger,
+	})
 	if o.Env != nil {
 		m.env = *o.Env
 	} else {
@@ -217,12 +215,10 @@ func New(opts *Options) *Manager {
 func (m *Manager) Start(ctx context.Context, cmd terminal.Command) (terminal.Terminal, error) {
 	cmd = cmd.Clone()
 	id, err := "", error(nil)
-	if m.opts.NewID != nil {
-		if id, err = caught.Value(m.opts.NewID); err != nil {
-			return nil, fmt.Errorf("localterm: Options.NewID %w", err)
+	if m.opts.NewID != nil || m.opts.IDEnv != "" {
+		if id, err = m.registry.NextID(); err != nil {
+			return nil, fmt.Errorf("localterm: %w", err)
 		}
-	} else if m.opts.IDEnv != "" {
-		id = m.nextID()
 	}
 	if m.opts.IDEnv != "" {
 		cmd = cmd.WithEnv(m.opts.IDEnv, id)
@@ -251,7 +247,7 @@ func (m *Manager) start(ctx context.Context, cmd terminal.Command, id string) (*
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	if err := m.reserve(ctx); err != nil {
+	if err := m.registry.Reserve(ctx, nil); err != nil {
 		return nil, err
 	}
 	if ctx.Done() == nil {
@@ -274,34 +270,6 @@ func (m *Manager) start(ctx context.Context, cmd terminal.Command, id string) (*
 	return t, nil
 }
 
-// reserve takes a slot for a command, and counts it in wg.
-func (m *Manager) reserve(ctx context.Context) error {
-	return shelf.TakeSlot(ctx, m.opts.WaitForSlot, m.ending, nil, m.tryReserve)
-}
-
-func (m *Manager) tryReserve() (freed <-chan struct{}, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closed {
-		return nil, terminal.ErrClosed
-	}
-	if err := m.kept.Reserve(); err != nil {
-		return m.kept.Freed(), err
-	}
-	m.wg.Add(1)
-	return nil, nil
-}
-
-// join runs f in a goroutine that Close joins, unless that has begun.
-func (m *Manager) join(f func()) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !m.closed {
-		m.wg.Go(f)
-	}
-	return !m.closed
-}
-
 // launch starts the process of t, and sees to its end.
 func (m *Manager) launch(t *term) error {
 	m.begin(t)
@@ -309,30 +277,25 @@ func (m *Manager) launch(t *term) error {
 	if failure := caught.Call(func() { err = t.start() }); failure != nil {
 		err = m.panicked(failure)
 	}
+	m.begun(t)
 	switch {
-	case err == nil && t.info.ID == "":
-		t.info.ID = m.nextID()
 	case errors.Is(err, syscall.E2BIG): // all words together
 		err = fmt.Errorf("%w: %w", terminal.ErrTooLarge, err)
+	case err == nil && t.info.ID == "":
+		t.info.ID, _ = m.registry.NextID() // which counts
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.starting, t)
-	switch {
-	case err != nil:
-		m.kept.Unreserve()
-		m.wg.Done()
+	if err != nil {
+		m.registry.Unreserve()
 		return err
-	case m.closed:
-		err = terminal.ErrClosed
-	case t.abandoned:
-		err = context.Canceled // nobody hears it
-	default:
-		t.started = true
-		m.kept.Put(t.info.ID, t)
 	}
-	t.out.ingest(m.wg.Go)
+	t.out.ingest(m.registry.Starts.Go)
+	if t.fate.CompareAndSwap(undecided, kept) {
+		err = m.registry.Put(t.info.ID, t) // from now on others may stop it
+	} else {
+		err = context.Canceled // nobody hears it
+	}
 	t.watch()
+	close(t.launched)
 	if err != nil {
 		t.requestStop() // it holds its slot until it has ended
 	}
@@ -356,23 +319,29 @@ func (m *Manager) begin(t *term) {
 	if m.starting == nil {
 		m.starting = make(map[*term]struct{})
 	}
-	if m.starting[t] = struct{}{}; m.closed {
+	if m.starting[t] = struct{}{}; isClosed(m.ending) {
 		t.cancel(terminal.ErrClosed)
 	}
 }
 
-// nextID returns an id of the Manager's own.
-func (m *Manager) nextID() string { return "t" + strconv.FormatInt(m.ids.Add(1), 10) }
+// begun notes that the start is over.
+func (m *Manager) begun(t *term) {
+	if t.here {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.starting, t)
+}
 
 // abandon stops t as soon as it has started, and reports whether it is not too
 // late for that: else t has started, and is kept.
 func (m *Manager) abandon(t *term) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if t.abandoned = !t.started; t.abandoned {
-		t.cancel(context.Canceled)
+	if !t.fate.CompareAndSwap(undecided, abandoned) {
+		return false
 	}
-	return t.abandoned
+	t.cancel(context.Canceled)
+	return true
 }
 
 // spec returns what an executor is told to run, or what is wrong with cmd.
@@ -427,54 +396,26 @@ func checkWords(spec execenv.Spec, env map[string]string) error {
 	return nil
 }
 
-// grow is the Reserve of the buffer of t.
-func (m *Manager) grow(t *term, n int) int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.budget.Grow(t, n)
-}
-
-// ended gives back the slot of t and publishes its end.
+// ended publishes the end of t.
 func (m *Manager) ended(t *term) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.kept.End(t)
-	close(t.done)
-	if !t.started { // never kept
-		m.budget.Free(t)
+	if !t.own { // else Close of own ends what is left
+		m.outlived(t)
 	}
-	unknown := m.closed && t.final.Survivors == nil
-	if !t.own && (len(t.final.Survivors) > 0 || unknown || t.final.Outcome == terminal.Failed) { // else Close of own ends it
-		if l := (leftover{t.info.ID, t.sess}); m.closed {
-			m.wg.Go(func() { l.end(m) })
-		} else {
-			m.left = append(m.left, l)
-		}
-	}
-	m.expire()
+	m.registry.End(t, t.done)
 }
 
-// expire evicts what KeepEnded is over for, and sets the clock for the next.
-// Called with mu held.
-func (m *Manager) expire() {
-	if m.opts.KeepEnded <= 0 || m.closed {
-		return
-	}
-	var left time.Duration
-	m.kept.Evict(func(t *term) bool {
-		left = time.Until(t.final.Ended.Add(m.opts.KeepEnded))
-		return left <= 0
-	})
+// outlived notes what t, which has ended, leaves behind for Close to end.
+func (m *Manager) outlived(t *term) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	l := leftover{t.info.ID, t.sess}
+	closing := isClosed(m.ending)
 	switch {
-	case left <= 0: // none is left
-	case m.expiry == nil:
-		m.expiry = time.AfterFunc(left, func() {
-			m.mu.Lock()
-			defer m.mu.Unlock()
-			m.expire()
-		})
+	case len(t.final.Survivors) == 0 && t.final.Outcome != terminal.Failed && !(closing && t.final.Survivors == nil):
+	case closing:
+		m.registry.Starts.Go(func() { l.end(m) })
 	default:
-		m.expiry.Reset(left)
+		m.left = append(m.left, l)
 	}
 }
 
@@ -502,31 +443,26 @@ func (l leftover) end(m *Manager) {
 
 // Get implements [terminal.Manager].
 func (m *Manager) Get(id string) (terminal.Terminal, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if t, ok := m.kept.Get(id); ok {
-		return t, nil
+	t, err := m.registry.Get(id)
+	if err != nil {
+		return nil, fmt.Errorf("localterm: %w", err)
 	}
-	return nil, fmt.Errorf("localterm: %w: %q", terminal.ErrNotFound, id)
+	return t, nil
 }
 
 // List implements [terminal.Manager].
-func (m *Manager) List() []terminal.Terminal {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.kept.List()
-}
+func (m *Manager) List() []terminal.Terminal { return m.registry.List() }
 
 // Busy implements [terminal.Manager].
-func (m *Manager) Busy() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.kept.Busy()
-}
+func (m *Manager) Busy() bool { return m.registry.Busy() }
+
+// OnEvict has f called with each terminal that is kept no longer, right after that.
+// F may read the terminal; it must neither wait nor call the Manager.
+func (m *Manager) OnEvict(f func(terminal.Terminal)) { m.registry.OnEvict(f) }
 
 // Close implements [terminal.Manager]. All commands have the grace to end, at
 // the same time, and so has what ended commands had left behind.
-func (m *Manager) Close() error { return m.close() }
+func (m *Manager) Close() error { return m.registry.Close(m.shut) }
 
 // These are why a command is a leak.
 var (
@@ -534,28 +470,11 @@ var (
 	errCannotTell = errors.New("cannot tell what is left")
 )
 
-func (m *Manager) shutdown() error {
-	m.mu.Lock()
-	m.closed = true
-	for _, t := range m.kept.List() {
-		t := t.(*term)
-		t.early = isClosed(t.sess.Exited())
+func (m *Manager) shut(kept []*term) error {
+	m.refuse(kept)
+	for _, t := range kept {
+		t.end(terminal.Stopped)
 	}
-	close(m.ending)
-	for _, t := range m.kept.List() {
-		t.(*term).end(terminal.Stopped)
-	}
-	if m.expiry != nil {
-		m.expiry.Stop()
-	}
-	for t := range m.starting {
-		t.cancel(terminal.ErrClosed)
-	}
-	for _, l := range m.left {
-		m.wg.Go(func() { l.end(m) })
-	}
-	m.mu.Unlock()
-
 	var err error
 	if m.own != nil {
 		err = m.own.Close()
@@ -563,7 +482,7 @@ func (m *Manager) shutdown() error {
 	}
 	joined := make(chan struct{})
 	go func() {
-		m.wg.Wait()
+		m.registry.Starts.Wait()
 		close(joined)
 	}()
 	select {
@@ -580,4 +499,21 @@ func (m *Manager) shutdown() error {
 		err = &terminal.LeakError{Leaks: m.leaks}
 	}
 	return err
+}
+
+// refuse interrupts the starts that are under way, and has what ended commands had
+// left behind ended. Whatever ends from now on is no natural end.
+func (m *Manager) refuse(kept []*term) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, t := range kept {
+		t.early = isClosed(t.sess.Exited())
+	}
+	close(m.ending)
+	for t := range m.starting {
+		t.cancel(terminal.ErrClosed)
+	}
+	for _, l := range m.left {
+		m.registry.Starts.Go(func() { l.end(m) })
+	}
 }

@@ -41,15 +41,20 @@ type term struct {
 
 	size atomic.Pointer[terminal.Size]
 
-	done  chan struct{} // closed by Manager.ended, once out is closed and final is valid
-	final terminal.Info
+	launched chan struct{} // closed by launch, last
+	done     chan struct{} // closed by Manager.ended, once out is closed and final is valid
+	final    terminal.Info
 
-	early bool // it had exited when the Manager began to close; valid once ending is closed
-
-	// Manager.mu guards following
-	started   bool // and kept
-	abandoned bool // before it had started
+	early bool         // it had exited when the Manager began to close; valid once ending is closed
+	fate  atomic.Int32 // of the start: undecided, and then one of the others
 }
+
+// The fates of a start.
+const (
+	undecided = iota
+	kept      // it is the Manager's to keep
+	abandoned // its caller has gone: it is stopped, and never kept
+)
 
 var (
 	_ terminal.Terminal       = (*term)(nil)
@@ -69,10 +74,11 @@ func (m *Manager) newTerm(cmd terminal.Command, spec execenv.Spec) (*term, error
 			slices.Sorted(maps.Keys(m.opts.Executors)))
 	}
 	t := &term{
-		m:    m,
-		info: terminal.Info{Environment: name, Command: cmd, Dir: spec.Dir, Outcome: terminal.Running},
-		stop: make(chan struct{}),
-		done: make(chan struct{}),
+		m:        m,
+		info:     terminal.Info{Environment: name, Command: cmd, Dir: spec.Dir, Outcome: terminal.Running},
+		stop:     make(chan struct{}),
+		launched: make(chan struct{}),
+		done:     make(chan struct{}),
 	}
 	local, here := executor.(*execenv.Local)
 	t.here, t.own = here, here && local == m.own
@@ -95,7 +101,7 @@ func (m *Manager) newTerm(cmd terminal.Command, spec execenv.Spec) (*term, error
 	}
 	t.size.Store(new(cmp.Or(cmd.Size, terminal.DefaultSize)))
 	limit := cmp.Or(cmd.OutputLimit, m.opts.OutputLimit)
-	t.out = newOutput(limit, func(n int) int { return m.grow(t, n) })
+	t.out = newOutput(limit, func(n int) int { return m.registry.Grow(t, n) })
 	return t, nil
 }
 
@@ -158,7 +164,7 @@ func (t *term) startProcess() error {
 	if cmd.Stdin {
 		t.in = newInput(stdin, t.tty, t.sess.Exited())
 		if t.tty != nil {
-			t.out.queries = &responder{in: t.in, join: t.m.wg.Go, size: func() terminal.Size { return *t.size.Load() }}
+			t.out.queries = &responder{in: t.in, join: t.m.registry.Starts.Go, size: func() terminal.Size { return *t.size.Load() }}
 		}
 	}
 	return nil
@@ -195,7 +201,7 @@ func (t *term) watch() {
 	n, ok := t.sess.(notifier)
 	switch {
 	case !ok:
-		t.m.wg.Go(func() {
+		t.m.registry.Starts.Go(func() {
 			select {
 			case <-t.sess.Exited():
 				t.end("")
@@ -226,7 +232,10 @@ func (t *term) requestStop() {
 // call counts.
 func (t *term) end(asked terminal.Outcome) {
 	if t.claim() {
-		go t.settle(asked, false) // which the Manager counts since the start
+		go func() { // which the Manager counts since the start
+			<-t.launched
+			t.settle(asked, false)
+		}()
 	}
 }
 
@@ -235,7 +244,7 @@ func (t *term) claim() bool { return !t.claimed.Swap(true) }
 // settle brings about the end of the command, if it was asked to end, and makes
 // it known. Alone, it ended by itself and nothing is left to stop or to read.
 func (t *term) settle(asked terminal.Outcome, alone bool) {
-	defer t.m.wg.Done()
+	defer t.m.registry.Starts.Done()
 	if asked != terminal.TimedOut && t.timeout != nil { // in this order: timeout may be over before it is set
 		t.timeout.Stop()
 	}
@@ -436,7 +445,7 @@ func (t *term) Stop(ctx context.Context) (terminal.Info, error) {
 	}
 	// It ended by itself and left something behind, or a stop could not end all.
 	left := make(chan []terminal.Proc, 1)
-	if !t.m.join(func() { left <- t.sess.StopTree(t.m.opts.Grace) }) {
+	if !t.m.registry.Go(func() { left <- t.sess.StopTree(t.m.opts.Grace) }) {
 		return info, nil // Close ends it
 	}
 	select {
