@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,7 +16,6 @@ import (
 
 	"github.com/coder/acp-go-sdk"
 
-	"github.com/termbridge/termbridge/internal/ledger"
 	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/terminal"
 )
@@ -71,16 +71,27 @@ type ExecResult struct {
 // Make one with NewState.
 type State struct {
 	options StateOptions
-	books   *ledger.Ledger[toolCall]
 	manager *Manager // of all sessions; it is never closed
 
 	mu sync.Mutex
 	// guards following
-	clients map[<-chan struct{}]*Client // by what is closed when the connection ends
+	clients  map[<-chan struct{}]*Client // by what is closed when the connection ends
+	commands []*command                  // in the order of their starts
 }
 
-// A toolCall is a tool call of a session: the owner of its commands.
-type toolCall struct{ session, id string }
+// A command is one of a State, from before its start until it is cleaned up or gives
+// way to a later one. State.mu guards it, but for what never changes.
+type command struct {
+	session, toolCall string
+	background        bool
+
+	term    *term // nil until it has started
+	pending bool  // shown, and TakePending was not called yet
+	removed bool  // from the State's commands
+}
+
+// live reports whether the command starts or runs. Called with mu held.
+func (c *command) live() bool { return c.term == nil || !c.term.ended() }
 
 // StateOptions configure a State. The zero value is sensible.
 type StateOptions struct {
@@ -123,18 +134,14 @@ func NewStateWithOptions(options *StateOptions) *State {
 	if options != nil {
 		o = *options
 	}
-	if o.MaxBackground <= 0 {
-		o.MaxBackground = DefaultMaxBackground
-	}
+	o.MaxBackground = limits.Or(o.MaxBackground, DefaultMaxBackground)
 	if o.CreateTimeout == 0 {
 		o.CreateTimeout = terminal.PermitTimeout
 	}
-	kept := o.MaxBackground + terminal.DefaultMaxTerminals // live and ended
-	s := &State{options: o, books: ledger.New[toolCall](o.MaxBackground), clients: make(map[<-chan struct{}]*Client)}
-	s.books.Limit(kept)
+	s := &State{options: o, clients: make(map[<-chan struct{}]*Client)}
 	var ids atomic.Int64
 	s.manager = newManager(peer{}, Options{
-		MaxTerminals:  kept,
+		MaxTerminals:  s.maxTerminals(),
 		OutputLimit:   DefaultMaxBytes,
 		CreateTimeout: o.CreateTimeout,
 		Profile:       o.Profile,
@@ -258,37 +265,112 @@ func (s *State) CleanupBackground(ctx context.Context, conn Conn, sessionID stri
 // then leaves the content of the tool call out of its update: the user sees the
 // output already, and content would replace the terminal.
 func (s *State) TakePending(toolCallID string) bool {
-	return s.books.TakePending(func(owner toolCall) bool { return owner.id == toolCallID })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	taken := false
+	for _, c := range s.commands {
+		if c.pending && c.toolCall == toolCallID {
+			c.pending, taken = false, true
+		}
+	}
+	return taken
 }
+
+// maxTerminals is how many commands a State has at most, live and ended.
+func (s *State) maxTerminals() int { return s.options.MaxBackground + terminal.DefaultMaxTerminals }
 
 // start starts a command on behalf of a tool call.
 func (s *State) start(ctx context.Context, p peer, toolCallID string, background bool, cmd terminal.Command) (*term, error) {
 	if ctx.Err() != nil && !p.lost() {
 		return nil, aborted(context.Cause(ctx))
 	}
-	entry, err := s.books.Reserve(toolCall{string(p.session), toolCallID}, background)
-	if err != nil {
+	c := &command{session: string(p.session), toolCall: toolCallID, background: background}
+	if err := s.reserve(c); err != nil {
 		return nil, fmt.Errorf("acpterm: %w", err)
 	}
 	cmd.Shell = s.options.Shell
 	t, err := s.manager.start(ctx, p, cmd, Hooks{Created: func(ctx context.Context, t terminal.Terminal) {
 		if toolCallID != "" && p.embed(ctx, toolCallID, TerminalID(t)) == nil {
-			entry.Show()
+			s.shown(c)
 		}
 	}})
 	if err != nil {
-		entry.Forget()
+		s.remove(func(other *command) bool { return other == c })
 		if ctx.Err() != nil && !p.lost() {
 			return nil, aborted(context.Cause(ctx))
 		}
 		return nil, err
 	}
-	if !entry.Started(t) { // a cleanup came in between
+	if !s.started(c, t) { // a cleanup came in between
 		t.Stop(context.WithoutCancel(ctx))
 		s.manager.registry.Evict(t)
 		return nil, ErrAborted
 	}
 	return t, nil
+}
+
+// reserve enters a command that is about to start. Without a background slot, or if
+// as many run as are kept, the error wraps [terminal.ErrTooMany]; else the first that
+// has ended gives way, of those that TakePending has not asked for the last.
+func (s *State) reserve(c *command) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	background, oldest := 0, -1
+	for i, other := range s.commands {
+		switch {
+		case !other.live():
+			if oldest < 0 || s.commands[oldest].pending && !other.pending {
+				oldest = i
+			}
+		case other.background:
+			background++
+		}
+	}
+	if c.background && background >= s.options.MaxBackground {
+		return fmt.Errorf("%w: %d of %d run already", terminal.ErrTooMany, background, s.options.MaxBackground)
+	}
+	if len(s.commands) >= s.maxTerminals() {
+		if oldest < 0 {
+			return fmt.Errorf("%w: %d run already", terminal.ErrTooMany, len(s.commands))
+		}
+		s.manager.registry.Evict(s.commands[oldest].term)
+		s.commands = slices.Delete(s.commands, oldest, oldest+1)
+	}
+	s.commands = append(s.commands, c)
+	return nil
+}
+
+// shown notes that the user sees the terminal of c in its tool call.
+func (s *State) shown(c *command) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.pending = true
+}
+
+// started enters the terminal of c. It returns false if c was removed meanwhile: then
+// nobody else knows t, and the caller must stop it.
+func (s *State) started(c *command, t *term) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.term = t
+	return !c.removed
+}
+
+// remove removes the commands that match, and returns the terminals of those that had
+// started. Match is called with mu held.
+func (s *State) remove(match func(*command) bool) (removed []*term) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.commands = slices.DeleteFunc(s.commands, func(c *command) bool {
+		if !match(c) {
+			return false
+		}
+		if c.removed = true; c.term != nil {
+			removed = append(removed, c.term)
+		}
+		return true
+	})
+	return removed
 }
 
 // embed shows the client's terminal id in a tool call.
@@ -318,22 +400,31 @@ func (s *State) peer(conn Conn, session string) peer {
 // background returns a background command of a session, which conn serves from
 // now on.
 func (s *State) background(conn Conn, session, id string) (*term, error) {
-	entry, err := s.books.Find(id)
-	if err != nil || entry.Owner().session != session {
+	t := s.find(session, id)
+	if t == nil {
 		return nil, fmt.Errorf("acpterm: %w: %q", terminal.ErrNotFound, id)
 	}
-	t := entry.Terminal().(*term)
 	t.use(s.peer(conn, session))
 	return t, nil
 }
 
-// cleanup stops and forgets commands of a session, all at once.
+// find returns the terminal of a session with this id, or nil.
+func (s *State) find(session, id string) *term {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.commands {
+		if c.term != nil && c.session == session && c.term.info.ID == id {
+			return c.term
+		}
+	}
+	return nil
+}
+
+// cleanup stops and removes commands of a session, all at once.
 func (s *State) cleanup(ctx context.Context, conn Conn, session string, background bool) {
 	p := s.peer(conn, session)
-	swept := s.books.Sweep(func(owner toolCall, slot bool) bool { return owner.session == session && slot == background })
 	var all sync.WaitGroup
-	for _, swept := range swept {
-		t := swept.(*term)
+	for _, t := range s.remove(func(c *command) bool { return c.session == session && c.background == background }) {
 		t.use(p)
 		all.Go(func() {
 			t.Stop(context.WithoutCancel(ctx))

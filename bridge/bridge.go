@@ -87,7 +87,10 @@ type Options struct {
 
 	// Local makes the Manager of a session's local commands, when the first of
 	// them starts. The State closes it. It may use the State, but it cannot start a
-	// local command. Nil is a localterm.Manager in the session's working directory.
+	// local command. Nil is a localterm.Manager in the session's working directory. If
+	// it has the method OnEvict(func(terminal.Terminal)), as the Managers of this module
+	// do, the State forgets a terminal when the Manager does; of any other it keeps up
+	// to MaxTerminals.
 	Local func(acp.SessionId) terminal.Manager
 
 	// Executors are further places where commands run, by the name that
@@ -132,8 +135,8 @@ type Options struct {
 	// ends it; nil is execenv.Tagged, [acpterm.NoHost] looks for nothing.
 	Host acpterm.Host
 
-	// NewID makes the ids of terminals of both routes; each is used once. Nil
-	// counts. A Manager that Local makes must not make the same ids.
+	// NewID makes the ids of terminals of both routes; each is used once. It is called
+	// once at a time. Nil counts. A Manager that Local makes must not make the same ids.
 	NewID func() string
 
 	// Logger gets what no caller is told; nil discards it. Output and values
@@ -200,28 +203,33 @@ func newBridge(options *Options) *Bridge {
 			panic(fmt.Sprintf("bridge: no environment can be named %q", name))
 		}
 	}
-	if o.MaxTerminals <= 0 {
-		o.MaxTerminals = terminal.DefaultMaxTerminals
-	}
-	if o.MaxBackground <= 0 {
-		o.MaxBackground = terminal.MaxBackground
-	}
-	if o.ResultLimit <= 0 {
-		o.ResultLimit = terminal.DefaultResultLimit
-	}
-	o.ResultLimit = min(o.ResultLimit, maxResult)
+	o.MaxTerminals = limits.Or(o.MaxTerminals, terminal.DefaultMaxTerminals)
+	o.MaxBackground = limits.Or(o.MaxBackground, terminal.MaxBackground)
+	o.ResultLimit = min(limits.Or(o.ResultLimit, terminal.DefaultResultLimit), maxResult)
 	if o.Host == nil {
 		o.Host = execenv.Tagged{}
 	}
 	if o.NewID == nil {
 		var n atomic.Int64
 		o.NewID = func() string { return "t" + strconv.FormatInt(n.Add(1), 10) }
+	} else {
+		o.NewID = oneAtATime(o.NewID)
 	}
 	o.Logger = logqueue.New(o.Logger)
 	if o.Profiles == nil {
 		o.Profiles = acpterm.DefaultProfiles()
 	}
 	return b
+}
+
+// oneAtATime returns f behind a lock: the Managers of all sessions call it.
+func oneAtATime(f func() string) func() string {
+	var mu sync.Mutex
+	return func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		return f()
+	}
 }
 
 // initialize gives the Bridge its connection, whose client sent init. It returns

@@ -35,7 +35,7 @@ type Call struct {
 	questions []*question // that wait for an answer of the user
 	denied    error       // why the last Permit failed
 	failed    bool        // a command failed, or could not be started
-	ending    bool        // End was called: the State owns the commands
+	ending    bool        // End was called
 	verdict   verdict     // valid once ended is closed, as result is
 	result    End
 }
@@ -182,14 +182,14 @@ func (c *Call) begin(ctx context.Context, cmd terminal.Command, background bool)
 	if err := c.usable(); err != nil {
 		return nil, nil, err
 	}
-	k := &command{call: c, cmd: cmd, background: background, route: r}
+	k := &command{call: c, owner: c, cmd: cmd, background: background, route: r}
 	if err == nil {
 		err = s.enter(k)
 	}
 	if err == nil {
 		title, dir := s.face(cmd)
 		if err = c.card.openFor(title, dir, !r.client); err != nil {
-			k.entry.Forget()
+			s.leave(k)
 		}
 	}
 	if err != nil {
@@ -284,7 +284,7 @@ func (c *Call) promote(ctx context.Context, k *command) (bool, error) {
 	if !k.live() || k.stopping || ctx.Err() != nil {
 		return false, nil
 	}
-	if err := k.entry.TakeSlot(); err != nil {
+	if err := c.s.slot(); err != nil {
 		return false, err
 	}
 	k.background = true
@@ -409,7 +409,7 @@ func (c *Call) end(words string, err error, bound time.Duration, orphaned bool) 
 	}
 	send := !c.attached || orphaned && c.wasCalled()
 	u, final := c.card.finish(v, send)
-	c.handOver(commands)
+	c.leaveCard(commands)
 	if !send { // what the agent sends fits a line, too
 		if n, err := updates.Force(c.card.out.Notification(acp.SessionUpdate{ToolCallUpdate: &final})); err == nil {
 			final = *n.Update.ToolCallUpdate
@@ -437,6 +437,7 @@ func (c *Call) close() ([]*command, bool) {
 		c.cancelPermits(errAdopted)
 	}
 	for _, k := range c.commands {
+		k.owner = nil // before an Exec can return, and the next command asks for a slot
 		if k.cancel != nil && k.done == nil {
 			c.failed = true // it has not started, and will not
 		}
@@ -447,7 +448,6 @@ func (c *Call) close() ([]*command, bool) {
 			k.cancel(errAdopted)
 		}
 	}
-	c.s.ledger.Occupy(c) // before an Exec can return, and the next command asks for a slot
 	return slices.Clone(c.commands), true
 }
 
@@ -506,8 +506,9 @@ func (c *Call) judge(commands []*command, words string, err error) verdict {
 	return verdict{status: status, words: updates.Message(words), reason: reasonFor(err)}
 }
 
-// handOver gives the commands to the State.
-func (c *Call) handOver(commands []*command) {
+// leaveCard ends what the card shows of its commands, but for what goes on, and lets
+// another Call have its id.
+func (c *Call) leaveCard(commands []*command) {
 	s := c.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -516,7 +517,6 @@ func (c *Call) handOver(commands []*command) {
 			k.cancelDisplay()
 		}
 	}
-	s.ledger.Adopt(c, nil)
 	delete(s.cards, c.id)
 }
 

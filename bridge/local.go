@@ -72,7 +72,7 @@ func (s *State) claimLocal() (m terminal.Manager, making <-chan struct{}, err er
 // makeLocal makes the Manager of local commands, with no lock held: what makes it
 // is the caller's code. One that comes after Close is closed.
 func (s *State) makeLocal() (m terminal.Manager, err error) {
-	if failure := caught.Call(func() { m = s.b.newLocal(s) }); failure != nil {
+	if failure := caught.Call(func() { m = s.hear(s.b.newLocal(s)) }); failure != nil {
 		m, err = nil, fmt.Errorf("bridge: Options.Local %w", failure)
 	} else if m == nil {
 		err = errors.New("bridge: Options.Local made no Manager")
@@ -82,6 +82,16 @@ func (s *State) makeLocal() (m terminal.Manager, err error) {
 		m = nil
 	}
 	return m, err
+}
+
+// hear has m tell the State what it keeps no longer, if it can.
+func (s *State) hear(m terminal.Manager) terminal.Manager {
+	if e, ok := m.(interface {
+		OnEvict(func(terminal.Terminal))
+	}); ok {
+		e.OnEvict(s.evicted)
+	}
+	return m
 }
 
 // setLocal ends the claim with a Manager, or with the error that there is none.

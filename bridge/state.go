@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"github.com/termbridge/termbridge/acpterm"
 	"github.com/termbridge/termbridge/bridge/internal/updates"
 	"github.com/termbridge/termbridge/internal/caught"
-	"github.com/termbridge/termbridge/internal/ledger"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -24,12 +22,10 @@ type State struct {
 	cwd    string
 	client *acpterm.Manager
 	out    *updates.Stream
-	ledger *ledger.Ledger[*Call] // every command; the nil Call is the State itself
 	close  once
 	shows  sync.WaitGroup // one goroutine per command that is shown
 
-	// mu is taken before the locks of the ledger, of the cards and of the updates;
-	// it guards the Turns, Calls and commands of the session, too. No code of others
+	// mu is taken before the locks of the cards and of the updates; it guards the Turns, Calls and commands of the session, too. No code of others
 	// runs under it: no terminal's, no manager's, no logger's, no MarshalJSON.
 	mu sync.Mutex
 	// guards following
@@ -37,7 +33,7 @@ type State struct {
 	making   chan struct{}            // not nil while Options.Local runs: closed then
 	turns    []*Turn                  // open, in the order of their starts
 	cards    map[acp.ToolCallId]*Call // open
-	commands map[string]*command      // by id, those that the ledger has
+	commands []*command               // that start, run or are kept, in the order in which they were asked for
 	showing  map[*command]bool        // those with a goroutine in shows
 	replays  map[acp.ToolCallId]bool  // records that are being sent
 	stats    Stats                    // of what has started, and of what was forgotten
@@ -49,16 +45,13 @@ type State struct {
 func newState(b *Bridge, id acp.SessionId, cwd string) *State {
 	s := &State{
 		b: b, id: id, cwd: cwd,
-		out:      b.queue.Stream(id),
-		close:    newOnce(),
-		ledger:   ledger.New[*Call](b.opts.MaxBackground),
-		cards:    make(map[acp.ToolCallId]*Call),
-		commands: make(map[string]*command),
-		showing:  make(map[*command]bool),
-		replays:  make(map[acp.ToolCallId]bool),
-		allowed:  make(map[string]bool),
+		out:     b.queue.Stream(id),
+		close:   newOnce(),
+		cards:   make(map[acp.ToolCallId]*Call),
+		showing: make(map[*command]bool),
+		replays: make(map[acp.ToolCallId]bool),
+		allowed: make(map[string]bool),
 	}
-	s.ledger.Limit(b.opts.MaxTerminals)
 	s.client = acpterm.New(b.conn, id, &acpterm.Options{
 		Dir:          cwd,
 		MaxTerminals: b.opts.MaxTerminals,
@@ -70,6 +63,7 @@ func newState(b *Bridge, id acp.SessionId, cwd string) *State {
 		IDEnv:        b.idEnv(),
 		Logger:       b.opts.Logger,
 	})
+	s.client.OnEvict(s.evicted)
 	return s
 }
 
@@ -81,13 +75,14 @@ func (s *State) surface() surface {
 // A command is what a State knows of one command beyond its terminal. The State's
 // mu guards it, but for what is set before it is shared.
 type command struct {
-	call       *Call // that started it; nil for one of a Manager
+	call       *Call // whose card shows it; nil for one of a Manager
+	owner      *Call // whose end, by End or with its turn, ends it; nil is the State
 	cmd        terminal.Command
 	background bool
-	entry      *ledger.Entry[*Call]
 	cancel     context.CancelCauseFunc // ends the wait of Exec or StartBackground
 
 	route         route
+	id            string            // the terminal's
 	term          terminal.Terminal // nil until it has started, and when it is no longer kept
 	done          <-chan struct{}   // the terminal's; nil until it has started
 	last          terminal.Info     // of a terminal that is no longer kept
@@ -103,6 +98,16 @@ type command struct {
 
 // live reports whether the command is running. Called with mu held, or on a view.
 func (k *command) live() bool { return k.done != nil && !closed(k.done) }
+
+// starting reports whether the command, one of a State's, has not started yet. Called
+// with mu held.
+func (k *command) starting() bool { return k.done == nil }
+
+// takesSlot reports whether the command starts or runs in the background of a tool
+// call, or has outlived it. Called with mu held.
+func (k *command) takesSlot() bool {
+	return (k.starting() || k.live()) && (k.background || k.call != nil && k.owner == nil)
+}
 
 // ended reports whether the command has run. Called with mu held, or on a view.
 func (k *command) ended() bool { return closed(k.done) }
@@ -146,73 +151,109 @@ func (s *State) ID() acp.SessionId { return s.id }
 // Get returns a terminal of the session by its id, live or ended, or an error
 // that wraps [terminal.ErrNotFound].
 func (s *State) Get(id string) (terminal.Terminal, error) {
-	s.prune()
-	e, err := s.ledger.Find(id)
-	if err != nil {
-		return nil, fmt.Errorf("bridge: %w", err)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if k := s.find(id); k != nil {
+		return k.term, nil
 	}
-	return e.Terminal(), nil
+	return nil, fmt.Errorf("bridge: %w: %q", terminal.ErrNotFound, id)
+}
+
+// find returns the command whose terminal has this id, or nil. Called with mu held.
+func (s *State) find(id string) *command {
+	for _, k := range s.commands {
+		if k.term != nil && k.id == id {
+			return k
+		}
+	}
+	return nil
 }
 
 // List returns the terminals that are kept, in the order of their starts.
 func (s *State) List() []terminal.Terminal {
-	s.prune()
-	return s.ledger.All()
-}
-
-// prune forgets the ended commands that the managers underneath, which have
-// limits of their own, or the ledger have forgotten.
-func (s *State) prune() {
-	known, managers := s.known()
-	kept := make(map[string]bool)
-	for _, m := range managers {
-		for _, t := range m.List() {
-			kept[t.Info().ID] = true
-		}
-	}
-	for id, k := range known {
-		v := s.view(k)
-		if v.live() || v.term == nil {
-			continue // neither forgets it, or it is forgotten already
-		}
-		e, err := s.ledger.Find(id)
-		if err == nil && kept[id] {
-			continue
-		}
-		if err == nil {
-			e.Forget()
-		}
-		info := v.info()
-		if v.pane != nil {
-			v.call.card.forget(v.pane, v.term)
-		}
-		s.forget(id, k, info)
-	}
-}
-
-// known returns the commands that are kept, and the managers that keep them.
-func (s *State) known() (map[string]*command, []terminal.Manager) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	managers := []terminal.Manager{s.client}
-	if s.local != nil {
-		managers = append(managers, s.local)
+	var all []terminal.Terminal
+	for _, k := range s.commands {
+		if k.term != nil {
+			all = append(all, k.term)
+		}
 	}
-	return maps.Clone(s.commands), managers
+	return all
+}
+
+// evicted is told by a manager underneath that it keeps a terminal no longer.
+func (s *State) evicted(t terminal.Terminal) {
+	if k := s.holding(t); k != nil {
+		s.evict(k)
+	}
+}
+
+// holding returns the command of a terminal, or nil.
+func (s *State) holding(t terminal.Terminal) *command {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, k := range s.commands {
+		if k.term == t {
+			return k
+		}
+	}
+	return nil
+}
+
+// trim evicts what both managers together keep over Options.MaxTerminals, earliest
+// end first.
+func (s *State) trim() {
+	ended := func(v *command) time.Time { return v.info().Ended }
+	for over := s.over(); len(over) > 0; over = s.over() {
+		first := slices.MinFunc(over, func(a, b *command) int { return ended(a).Compare(ended(b)) })
+		s.evict(first)
+	}
+}
+
+// over returns the ended commands, if more are kept than Options.MaxTerminals.
+func (s *State) over() (ended []*command) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	kept := 0
+	for _, k := range s.commands {
+		if k.term == nil {
+			continue
+		}
+		if kept++; k.ended() {
+			ended = append(ended, k)
+		}
+	}
+	if kept <= s.b.opts.MaxTerminals {
+		return nil
+	}
+	return ended
+}
+
+// evict lets an ended command go; its card keeps the end of its text.
+func (s *State) evict(k *command) {
+	v := s.view(k)
+	if v.term == nil {
+		return // another was faster
+	}
+	info := v.info()
+	if v.pane != nil {
+		v.call.card.forget(v.pane, v.term)
+	}
+	s.forget(k, info)
 }
 
 // forget lets the terminal of an ended command go, of which only the last Info is
 // kept for its Call.
-func (s *State) forget(id string, k *command, info terminal.Info) {
+func (s *State) forget(k *command, info terminal.Info) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.commands[id] != k {
+	if !s.leave(k) {
 		return // another was faster
 	}
-	delete(s.commands, id)
 	s.stats.count(info.Outcome)
 	info.Command = terminal.Command{}
-	k.last, k.term, k.entry = info, nil, nil
+	k.last, k.term = info, nil
 	k.cmd = terminal.Command{Dir: k.cmd.Dir}
 }
 
@@ -238,7 +279,7 @@ func (s *State) Kill(id string) (terminal.Info, error) {
 func (s *State) Presentation(id string) (how Presentation, clientID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k := s.commands[id]
+	k := s.find(id)
 	if k == nil {
 		return "", ""
 	}
@@ -286,7 +327,8 @@ func (s *State) put(u acp.SessionUpdate) (*updates.Update, error) {
 	return s.out.Put(u), nil
 }
 
-// enter gives the command of k a place. Called with mu held.
+// enter makes k one of the State's commands, which is about to start. The caller
+// starts it, or calls leave. Called with mu held.
 func (s *State) enter(k *command) error {
 	switch {
 	case s.b.gone():
@@ -294,36 +336,73 @@ func (s *State) enter(k *command) error {
 	case s.closed:
 		return fmt.Errorf("bridge: %w", terminal.ErrClosed)
 	}
-	e, err := s.ledger.Reserve(k.call, k.background)
-	if err != nil {
-		return fmt.Errorf("bridge: %w", err)
+	if k.background {
+		if err := s.slot(); err != nil {
+			return fmt.Errorf("bridge: %w", err)
+		}
 	}
-	k.entry = e
+	live := 0
+	for _, k := range s.commands {
+		if k.starting() || k.live() {
+			live++
+		}
+	}
+	if live >= s.b.opts.MaxTerminals {
+		return fmt.Errorf("bridge: %w: %d run already", terminal.ErrTooMany, live)
+	}
+	s.commands = append(s.commands, k)
 	return nil
 }
 
-// start starts the command of k, which has its place, and enters its terminal.
-// What started although nobody waits for it any more is stopped.
-func (s *State) start(ctx context.Context, k *command) (terminal.Terminal, error) {
-	entered := false
-	defer func() {
-		if !entered {
-			k.entry.Forget()
+// slot returns nil if one more command may go on in the background. Called with mu
+// held.
+func (s *State) slot() error {
+	taken := 0
+	for _, k := range s.commands {
+		if k.takesSlot() {
+			taken++
 		}
-	}()
+	}
+	if taken >= s.b.opts.MaxBackground {
+		return fmt.Errorf("%w: %d of %d run already", terminal.ErrTooMany, taken, s.b.opts.MaxBackground)
+	}
+	return nil
+}
+
+// leave removes k from the State's commands; false if it is none of them. Called with
+// mu held.
+func (s *State) leave(k *command) bool {
+	i := slices.Index(s.commands, k)
+	if i >= 0 {
+		s.commands = slices.Delete(s.commands, i, i+1)
+	}
+	return i >= 0
+}
+
+// start starts the command of k, which was entered. What started although nobody
+// waits for it any more is stopped.
+func (s *State) start(ctx context.Context, k *command) (terminal.Terminal, error) {
 	t, err := s.launch(ctx, k)
 	if err != nil {
+		s.withdraw(k)
 		return nil, s.failure(ctx, err)
 	}
 	id := t.Info().ID
 	s.noteStart(k, id)
 	if err := s.register(ctx, k, t, id); err != nil {
+		s.withdraw(k)
 		stop(t)
 		return nil, err
 	}
-	entered = true
-	s.prune()
+	s.trim()
 	return t, nil
+}
+
+// withdraw removes a command that has not started.
+func (s *State) withdraw(k *command) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leave(k)
 }
 
 // noteStart counts a start.
@@ -342,21 +421,19 @@ func (s *State) noteStart(k *command, id string) {
 // register enters the terminal of k unless its owner is gone.
 func (s *State) register(ctx context.Context, k *command, t terminal.Terminal, id string) error {
 	done := t.Done()
-	entered := k.entry.Started(t)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.commands[id] != nil:
+	case s.find(id) != nil:
 		return fmt.Errorf("bridge: the terminal id %q is in use: Options.Local and Options.NewID make the same ids", id)
-	case s.closed, !entered:
+	case s.closed:
 		return s.failure(ctx, fmt.Errorf("bridge: %w", terminal.ErrClosed))
 	case k.call != nil:
 		if err := k.call.usable(); err != nil {
 			return s.failure(ctx, err)
 		}
 	}
-	k.term, k.done = t, done
-	s.commands[id] = k
+	k.id, k.term, k.done = id, t, done
 	if k.call != nil {
 		s.present(k)
 	}
@@ -412,7 +489,11 @@ func stop(t terminal.Terminal) {
 	_ = caught.Call(func() { _, _ = t.Stop(ctx) })
 }
 
-func (s *State) busy() bool { return s.ledger.Busy() }
+func (s *State) busy() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.commands, func(k *command) bool { return k.starting() || k.live() })
+}
 
 // Close cancels the session's turns, stops every command with its whole tree,
 // releases what the client holds, and returns when all of that has settled,

@@ -32,7 +32,9 @@ func (s *State) counted() (Stats, []terminal.Terminal) {
 	defer s.mu.Unlock()
 	var terms []terminal.Terminal
 	for _, k := range s.commands {
-		terms = append(terms, k.term)
+		if k.term != nil {
+			terms = append(terms, k.term)
+		}
 	}
 	return s.stats, terms
 }

@@ -142,11 +142,13 @@ func (t *Turn) refuse(cause error) (live []terminal.Terminal) {
 		close(t.idle)
 	}
 	for _, c := range t.calls {
-		if c.ending {
-			continue // its commands are the State's
+		if !c.ending {
+			c.cancelPermits(cause)
 		}
-		c.cancelPermits(cause)
 		for _, k := range c.commands {
+			if k.owner == nil {
+				continue // the State's
+			}
 			if k.cancel != nil {
 				k.cancel(cause)
 			}
@@ -256,7 +258,7 @@ func (t *Turn) owned() (open []*command) {
 	defer t.s.mu.Unlock()
 	for _, c := range t.calls {
 		for _, k := range c.commands {
-			if !c.ending || k.unwanted() { // else it is the State's
+			if k.owner != nil || k.unwanted() { // else it is the State's
 				open = append(open, k)
 			}
 		}
