@@ -168,6 +168,68 @@ func TestTurnsAndCallsAreDropped(t *testing.T) {
 	})
 }
 
+// The State forgets a terminal when the Manager below does. Of both together it keeps
+// MaxTerminals, and the earliest end gives way, not the earliest start; as many may
+// run.
+func TestWhatGivesWay(t *testing.T) {
+	kept := func(w *world, want ...string) {
+		w.Helper()
+		var got []string
+		for _, t := range w.s.List() {
+			got = append(got, t.Info().Command.Line)
+			if _, err := w.s.Get(t.Info().ID); err != nil {
+				w.Error(err)
+			}
+		}
+		check(w, "kept", strings.Join(got, ", "), strings.Join(want, ", "))
+	}
+	run := func(w *world, lines ...string) {
+		w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
+			for _, l := range lines {
+				call := t.ToolCall(card(acp.ToolCallId(l)))
+				if _, err := call.StartBackground(ctx, line(l)); err != nil {
+					w.Error(err)
+				}
+				call.End("", nil)
+			}
+			return done, nil
+		})
+	}
+	for _, k := range kinds {
+		local := func(most int) *bridge.Options {
+			return &bridge.Options{MaxTerminals: 3, Local: func(acp.SessionId) terminal.Manager {
+				return memterm.New(&memterm.Options{Programs: fakeconn.Programs(), MaxTerminals: most})
+			}}
+		}
+		t.Run(string(k.presentation), func(t *testing.T) {
+			in(t, k, local(8), func(w *world) {
+				run(w, "sleep 2", "sleep 1", "sleep 3")
+				if _, err := w.s.Manager().Start(w.Context(), line("echo")); !errors.Is(err, terminal.ErrTooMany) {
+					w.Errorf("a fourth one starts: %v", err)
+				}
+				time.Sleep(time.Minute)
+				run(w, "echo")
+				kept(w, "sleep 2", "sleep 3", "echo")
+			})
+		})
+		if k.presentation != bridge.PresentClient {
+			t.Run(string(k.presentation)+" below", func(t *testing.T) {
+				in(t, k, local(2), func(w *world) {
+					run(w, "echo a", "echo b")
+					time.Sleep(time.Minute)
+					first := w.s.List()[0]
+					run(w, "echo c")
+					kept(w, "echo b", "echo c")
+					if _, err := w.s.Get(first.Info().ID); !errors.Is(err, terminal.ErrNotFound) {
+						w.Errorf("Get of what the Manager below has forgotten: %v", err)
+					}
+					check(w, "started", w.s.Stats().Started, 3)
+				})
+			})
+		}
+	}
+}
+
 // What was dropped is known still: the card says how it ended, and so does the
 // record.
 func TestWhatIsKnownOfThoseDropped(t *testing.T) {

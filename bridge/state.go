@@ -63,7 +63,7 @@ func newState(b *Bridge, id acp.SessionId, cwd string) *State {
 		IDEnv:        b.idEnv(),
 		Logger:       b.opts.Logger,
 	})
-	s.client.OnEvict(s.evicted)
+	s.hear(s.client)
 	return s
 }
 
@@ -102,12 +102,6 @@ func (k *command) live() bool { return k.done != nil && !closed(k.done) }
 // starting reports whether the command, one of a State's, has not started yet. Called
 // with mu held.
 func (k *command) starting() bool { return k.done == nil }
-
-// takesSlot reports whether the command starts or runs in the background of a tool
-// call, or has outlived it. Called with mu held.
-func (k *command) takesSlot() bool {
-	return (k.starting() || k.live()) && (k.background || k.call != nil && k.owner == nil)
-}
 
 // ended reports whether the command has run. Called with mu held, or on a view.
 func (k *command) ended() bool { return closed(k.done) }
@@ -359,7 +353,7 @@ func (s *State) enter(k *command) error {
 func (s *State) slot() error {
 	taken := 0
 	for _, k := range s.commands {
-		if k.takesSlot() {
+		if k.background && (k.starting() || k.live()) {
 			taken++
 		}
 	}

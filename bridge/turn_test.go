@@ -446,6 +446,28 @@ func TestCancelRaces(t *testing.T) {
 	})
 }
 
+// Of a command that its timeout ended, and that no End has taken note of, the turn's
+// answer says that nobody has confirmed it.
+func TestTimeoutIsNotConfirmed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := open(t, client, nil)
+		w.c.Inject(fakeconn.Fault{Method: "terminal/kill", Drop: true})
+		w.c.Inject(fakeconn.Fault{Method: "terminal/release", Drop: true})
+		w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
+			cmd := line("sleep 1h")
+			cmd.Timeout = time.Second
+			if r, err := t.ToolCall(card("1")).Exec(ctx, cmd); r == nil || r.Outcome != terminal.TimedOut {
+				w.Errorf("Exec: %+v, %v", r, err)
+			}
+			return done, nil
+		})
+		contains(w, "the message", w.c.Messages(w.id), "Not confirmed to have ended")
+		w.s.Close()
+		w.local.Close()
+		w.c.Close() // the client's terminal is the leak that was reported
+	})
+}
+
 // A cancel that the client does not confirm is no end: the answer says so.
 func TestCancelIsNotConfirmed(t *testing.T) {
 	for name, fault := range map[string][]fakeconn.Fault{
