@@ -59,7 +59,7 @@ var (
 
 var rules = []rule{
 	{
-		packages: []string{"terminal", "terminal/memterm", "internal/limits", "internal/text", "internal/tail", "internal/shelf", "internal/lineedit", "internal/shellwords", "internal/vt", "internal/logqueue"},
+		packages: []string{"terminal", "terminal/memterm", "internal/limits", "internal/text", "internal/tail", "internal/registry", "internal/await", "internal/signals", "internal/jsonrpc", "internal/lineedit", "internal/shellwords", "internal/vt", "internal/logqueue"},
 		deny:     outside,
 		reason:   "the contract and its reference need only the standard library, so that anybody can implement them",
 	},
@@ -129,9 +129,9 @@ var rules = []rule{
 		reason:   "arrows point down only",
 	},
 	{
-		packages: []string{"internal/ledger", "internal/shelf"},
+		packages: []string{"internal/registry"},
 		deny:     either(acp, local("acpterm", "execenv", "localterm"), above),
-		reason:   "they keep accounts of commands, wherever those run",
+		reason:   "it keeps terminals, wherever their commands run",
 	},
 }
 

@@ -53,6 +53,7 @@ import (
 
 	"github.com/coder/acp-go-sdk"
 
+	"github.com/termbridge/termbridge/internal/jsonrpc"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -310,17 +311,10 @@ func stop(t terminal.Terminal, d time.Duration) (terminal.Info, error) {
 	return t.Stop(ctx)
 }
 
-// Codes of errors that the SDK has no constructor for.
-const (
-	codeNotFound = -32002
-	codeInternal = -32603
-	codeParams   = -32602
-)
-
 // notFound is the error for an unknown or released terminal.
 func notFound(id string) *acp.RequestError {
 	return &acp.RequestError{
-		Code:    codeNotFound,
+		Code:    jsonrpc.NotFound,
 		Message: fmt.Sprintf("Resource not found: terminal %q", id),
 		Data:    map[string]any{"terminalId": id},
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/coder/acp-go-sdk"
 
 	"github.com/termbridge/termbridge/internal/caught"
+	"github.com/termbridge/termbridge/internal/jsonrpc"
 	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/internal/tail"
 	"github.com/termbridge/termbridge/internal/text"
@@ -79,17 +80,17 @@ func (h *Host) CreateTerminal(ctx context.Context, req acp.CreateTerminalRequest
 	limit := h.opts.OutputLimit
 	if n := req.OutputByteLimit; n != nil {
 		if *n < 0 {
-			return none, requestError(codeParams, fmt.Errorf("acphost: outputByteLimit %d is negative", *n))
+			return none, requestError(jsonrpc.InvalidParams, fmt.Errorf("acphost: outputByteLimit %d is negative", *n))
 		}
 		limit = min(limit, *n)
 	}
 	var cmd terminal.Command
 	var err error
 	if failure := caught.Call(func() { cmd, err = h.opts.Command(req) }); failure != nil {
-		return none, requestError(codeInternal, fmt.Errorf("acphost: Options.Command %w", failure))
+		return none, requestError(jsonrpc.Internal, fmt.Errorf("acphost: Options.Command %w", failure))
 	}
 	if err != nil {
-		return none, requestError(codeParams, err)
+		return none, requestError(jsonrpc.InvalidParams, err)
 	}
 	cmd.OutputLimit = max(limit, 1)
 	cmd.TTY = cmd.TTY || h.opts.TTY
@@ -100,16 +101,16 @@ func (h *Host) CreateTerminal(ctx context.Context, req acp.CreateTerminalRequest
 	}
 	var manager terminal.Manager
 	if failure := caught.Call(func() { manager = s.manager() }); failure != nil {
-		return none, requestError(codeInternal, fmt.Errorf("acphost: the Manager of session %q %w", s.id, failure))
+		return none, requestError(jsonrpc.Internal, fmt.Errorf("acphost: the Manager of session %q %w", s.id, failure))
 	}
 	if manager == nil {
-		return none, requestError(codeParams, fmt.Errorf("acphost: session %q has no terminals", s.id))
+		return none, requestError(jsonrpc.InvalidParams, fmt.Errorf("acphost: session %q has no terminals", s.id))
 	}
 	t, err := manager.Start(ctx, cmd)
 	if err != nil {
-		code := codeInternal
+		code := jsonrpc.Internal
 		if errors.Is(err, terminal.ErrBadCommand) {
-			code = codeParams
+			code = jsonrpc.InvalidParams
 		}
 		return none, requestError(code, err)
 	}
@@ -126,11 +127,11 @@ func (h *Host) starting(id acp.SessionId) (*session, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
-		return nil, requestError(codeInternal, terminal.ErrClosed)
+		return nil, requestError(jsonrpc.Internal, terminal.ErrClosed)
 	}
 	s, err := h.session(id)
 	if err != nil {
-		return nil, requestError(codeParams, err)
+		return nil, requestError(jsonrpc.InvalidParams, err)
 	}
 	return s, nil
 }
@@ -143,7 +144,7 @@ func (h *Host) started(x *source) error {
 	h.prune()
 	h.running[x] = true
 	if h.closed || h.sessions[x.session.id] != x.session {
-		return requestError(codeInternal, terminal.ErrClosed)
+		return requestError(jsonrpc.Internal, terminal.ErrClosed)
 	}
 	x.session.terminals[x.id] = x
 	return nil
@@ -170,7 +171,7 @@ func (h *Host) TerminalOutput(ctx context.Context, req acp.TerminalOutputRequest
 	}
 	out, truncated, exit, err := x.output(ctx)
 	if err != nil {
-		return acp.TerminalOutputResponse{}, requestError(codeInternal, err)
+		return acp.TerminalOutputResponse{}, requestError(jsonrpc.Internal, err)
 	}
 	resp := acp.TerminalOutputResponse{Output: out, Truncated: truncated}
 	if exit != nil {

@@ -156,7 +156,7 @@ func TestAnAnswerCountsBeforeABound(t *testing.T) {
 
 		answer := make(chan reply[int], 1)
 		answer <- reply[int]{value: 7}
-		if r := await(m.peer, answer, -time.Second); r.err != nil || r.value != 7 {
+		if r := receive(m.peer, answer, -time.Second); r.err != nil || r.value != 7 {
 			t.Fatalf("a request that was answered: %+v", r)
 		}
 

@@ -59,15 +59,3 @@ func TestExitOf(t *testing.T) {
 		}
 	}
 }
-
-func FuzzSignalName(f *testing.F) {
-	for _, s := range []string{"", "0", "9", "-9", "Killed", "SIGKILL", "Killed: 9", "SIG"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		name := signalName(s)
-		if again := signalName(name); again != name {
-			t.Errorf("%q is %q, and that is %q", s, name, again)
-		}
-	})
-}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/coder/acp-go-sdk"
 
+	"github.com/termbridge/termbridge/internal/await"
 	"github.com/termbridge/termbridge/internal/caught"
 	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/internal/registry"
@@ -239,7 +240,7 @@ func (m *Manager) create(ctx context.Context, p peer, req acp.CreateTerminalRequ
 func (m *Manager) creates(c *creation) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if closed(m.registry.Closing) {
+	if await.Closed(m.registry.Closing) {
 		return false
 	}
 	m.creating[c] = struct{}{}
@@ -268,7 +269,7 @@ func (m *Manager) answered(c *creation, resp acp.CreateTerminalResponse, err err
 		p := c.peer
 		m.options.Logger.Info("acpterm: a terminal came too late and is released", "terminal", r.id, "after", time.Since(c.sent))
 		killed := call(p, r, p.conn.KillTerminal, acp.KillTerminalRequest{SessionId: p.session, TerminalId: r.id})
-		await(p, killed, limits.KillTimeout)
+		receive(p, killed, limits.KillTimeout)
 		if c.tag != "" {
 			m.sweep(c.tag, terminal.StopGrace)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/coder/acp-go-sdk"
 
+	"github.com/termbridge/termbridge/internal/await"
 	"github.com/termbridge/termbridge/internal/limits"
 )
 
@@ -90,7 +91,7 @@ func (r *release) of() (owner string, sent time.Time) {
 func (r *release) send() bool {
 	r.releases.mu.Lock()
 	defer r.releases.mu.Unlock()
-	if closed(r.done) {
+	if await.Closed(r.done) {
 		return false
 	}
 	if r.sent.IsZero() {
@@ -109,7 +110,7 @@ func (r *release) end() {
 func (r *release) remove() bool {
 	r.releases.mu.Lock()
 	defer r.releases.mu.Unlock()
-	if closed(r.done) {
+	if await.Closed(r.done) {
 		return false
 	}
 	close(r.done)
@@ -175,7 +176,7 @@ func (p peer) released(r *release, limit time.Duration, giveUp <-chan struct{}) 
 	case <-giveUp:
 	case <-timer.C:
 	}
-	return closed(r.done) // the answer counts, also if the time was up just then
+	return await.Closed(r.done) // the answer counts, also if the time was up just then
 }
 
 // farewell bounds what is still written when the connection has ended.

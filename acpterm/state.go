@@ -16,6 +16,7 @@ import (
 
 	"github.com/coder/acp-go-sdk"
 
+	"github.com/termbridge/termbridge/internal/await"
 	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/terminal"
 )
@@ -388,7 +389,7 @@ func (s *State) peer(conn Conn, session string) peer {
 	p := newPeer(conn, acp.SessionId(session), nil)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	maps.DeleteFunc(s.clients, func(gone <-chan struct{}, _ *Client) bool { return closed(gone) })
+	maps.DeleteFunc(s.clients, func(gone <-chan struct{}, _ *Client) bool { return await.Closed(gone) })
 	p.client = s.clients[p.gone]
 	if p.client == nil {
 		p.client = new(Client)

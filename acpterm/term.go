@@ -10,6 +10,7 @@ import (
 
 	"github.com/coder/acp-go-sdk"
 
+	"github.com/termbridge/termbridge/internal/await"
 	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/internal/tail"
 	"github.com/termbridge/termbridge/internal/text"
@@ -58,17 +59,7 @@ func (t *term) Info() terminal.Info {
 
 func (t *term) Done() <-chan struct{} { return t.done }
 
-func (t *term) ended() bool { return closed(t.done) }
-
-// closed reports whether c is closed. A nil channel is not.
-func closed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
+func (t *term) ended() bool { return await.Closed(t.done) }
 
 func (t *term) ReadOutput(ctx context.Context, cursor int64, wait time.Duration) (terminal.Output, error) {
 	if wait <= 0 && !t.isRead() {
@@ -207,7 +198,7 @@ func (t *term) Stop(ctx context.Context) (terminal.Info, error) {
 func (t *term) requestStop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !closed(t.stopping) {
+	if !await.Closed(t.stopping) {
 		close(t.stopping)
 	}
 }
@@ -221,7 +212,7 @@ func (t *term) settle() {
 	case <-t.over:
 	case <-timer.C:
 	}
-	if closed(t.over) {
+	if await.Closed(t.over) {
 		t.manager.releaseAgain(t.current(), t.release)
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/coder/acp-go-sdk"
 
+	"github.com/termbridge/termbridge/internal/await"
 	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/terminal"
 )
@@ -450,7 +451,7 @@ func (w *watch) releaseTerminal() {
 	case <-p.gone:
 	case <-m.expired:
 	}
-	if p.lost() || closed(w.shown) {
+	if p.lost() || await.Closed(w.shown) {
 		m.release(p, w.term.release, w.ev.exit.Known(), m.expired)
 	}
 	m.over(w.term)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/coder/acp-go-sdk"
 
+	"github.com/termbridge/termbridge/internal/jsonrpc"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -73,8 +74,8 @@ func callTo[Q, R any](ch chan<- reply[R], p peer, r *release, method func(contex
 // errNoAnswer is the reason when the client did not answer within the bound.
 var errNoAnswer = errors.New("the client does not answer")
 
-// await receives what comes of a call within limit.
-func await[R any](p peer, ch chan reply[R], limit time.Duration) reply[R] {
+// receive returns what comes of a call within limit.
+func receive[R any](p peer, ch chan reply[R], limit time.Duration) reply[R] {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	err := errNoAnswer
@@ -112,9 +113,6 @@ func (p peer) failure(ctx context.Context, method string, err error) error {
 	return fmt.Errorf("acpterm: %s: %w", method, err)
 }
 
-// codeMethodNotFound is JSON-RPC's code for a method that the peer has not got.
-const codeMethodNotFound = -32601
-
 // refused is a request that the client answered with an error.
 type refused struct {
 	method string
@@ -141,7 +139,7 @@ func (e *refused) Error() string {
 // Unwrap makes errors.As find the *acp.RequestError, and errors.Is
 // [errors.ErrUnsupported] if the client has not got the method.
 func (e *refused) Unwrap() []error {
-	if e.err.Code == codeMethodNotFound {
+	if e.err.Code == jsonrpc.MethodNotFound {
 		return []error{e.err, errors.ErrUnsupported}
 	}
 	return []error{e.err}

@@ -12,6 +12,8 @@ import (
 	"sync"
 
 	"github.com/coder/acp-go-sdk"
+
+	"github.com/termbridge/termbridge/internal/jsonrpc"
 )
 
 // A guard stands between a client and the SDK: it is what the SDK reads from
@@ -145,11 +147,11 @@ func (g *guard) refuse(m *message, why error) []byte {
 	}
 	id := m.text(m.id)
 	if _, ours := g.ours(id); ours && m.method == "" {
-		return g.receive(reply(id, nil, &acp.RequestError{Code: codeInternal, Message: "the client's reply: " + why.Error()}))
+		return g.receive(reply(id, nil, &acp.RequestError{Code: jsonrpc.Internal, Message: "the client's reply: " + why.Error()}))
 	}
-	code := codeParse
+	code := jsonrpc.Parse
 	if why == errNoMethod {
-		code = codeInvalidRequest
+		code = jsonrpc.InvalidRequest
 	}
 	g.answer(id, nil, &acp.RequestError{Code: code, Message: why.Error()})
 	return nil

@@ -7,6 +7,8 @@ import (
 	"fmt"
 
 	"github.com/coder/acp-go-sdk"
+
+	"github.com/termbridge/termbridge/internal/jsonrpc"
 )
 
 // maxLine is the longest line that SDK 0.13 reads, with its end: it closes the
@@ -35,14 +37,14 @@ func (g *guard) receiveLong(err error) []byte {
 	}
 	g.logger.Error("acpwire: a line is too long, and was dropped", "bytes", size, "what", what, "id", string(e.id))
 	refusal := &acp.RequestError{
-		Code:    codeInternal,
+		Code:    jsonrpc.Internal,
 		Message: fmt.Sprintf("the %s has %d bytes, more than the %d that the connection carries", what, size, maxLine),
 	}
 	switch what {
 	case "reply":
 		return g.receive(reply(e.id, nil, refusal))
 	case "request":
-		refusal.Code = codeInvalidRequest
+		refusal.Code = jsonrpc.InvalidRequest
 		g.answer(e.id, nil, refusal)
 	}
 	return nil

@@ -10,13 +10,8 @@ import (
 	"strings"
 
 	"github.com/coder/acp-go-sdk"
-)
 
-// JSON-RPC's error codes.
-const (
-	codeParse          = -32700
-	codeInvalidRequest = -32600
-	codeInternal       = -32603
+	"github.com/termbridge/termbridge/internal/jsonrpc"
 )
 
 // A message is a line of the wire and where its parts are.
@@ -186,7 +181,7 @@ func (m *message) lenientError() {
 	if text[0] != '"' {
 		text, _ = json.Marshal(string(text))
 	}
-	m.edits = append(m.edits, edit{p.start, p.end, fmt.Sprintf(`{"code":%d,"message":%s}`, codeInternal, text), "error"})
+	m.edits = append(m.edits, edit{p.start, p.end, fmt.Sprintf(`{"code":%d,"message":%s}`, jsonrpc.Internal, text), "error"})
 }
 
 // reply returns the line that answers a request.
@@ -195,7 +190,7 @@ func reply(id []byte, result any, err *acp.RequestError) []byte {
 	if err == nil {
 		var failed error
 		if body, failed = json.Marshal(result); failed != nil {
-			err = &acp.RequestError{Code: codeInternal, Message: failed.Error()}
+			err = &acp.RequestError{Code: jsonrpc.Internal, Message: failed.Error()}
 		}
 	}
 	line, _ := json.Marshal(struct {

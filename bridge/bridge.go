@@ -54,6 +54,7 @@ import (
 	"github.com/termbridge/termbridge/acpterm"
 	"github.com/termbridge/termbridge/bridge/internal/updates"
 	"github.com/termbridge/termbridge/execenv"
+	"github.com/termbridge/termbridge/internal/await"
 	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/internal/logqueue"
 	"github.com/termbridge/termbridge/terminal"
@@ -435,7 +436,7 @@ func (b *Bridge) setNoClient(err error) bool {
 }
 
 // gone reports whether the connection has ended.
-func (b *Bridge) gone() bool { return closed(b.lost) }
+func (b *Bridge) gone() bool { return await.Closed(b.lost) }
 
 // Manager returns a [terminal.Manager] over all sessions. Start runs a command
 // in the session that the label [SessionLabel] names, or in the only one. Close

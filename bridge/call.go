@@ -10,6 +10,7 @@ import (
 
 	acp "github.com/coder/acp-go-sdk"
 	"github.com/termbridge/termbridge/bridge/internal/updates"
+	"github.com/termbridge/termbridge/internal/await"
 	"github.com/termbridge/termbridge/internal/caught"
 	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/terminal"
@@ -86,7 +87,7 @@ func (c *Call) exit() {
 // detach lets the turn of a Call go that has ended: a command that is kept does
 // not keep all others of its turn. Called with the State's mu held.
 func (c *Call) detach() {
-	if c.busy == 0 && closed(c.ended) && c.turn != nil {
+	if c.busy == 0 && await.Closed(c.ended) && c.turn != nil {
 		c.turn.drop(c)
 		c.turn = nil
 	}
@@ -227,7 +228,7 @@ func (c *Call) leave(k *command) {
 // see [terminal.Manager] for the errors; a client that refused is an
 // *acp.RequestError, with its own words.
 func (c *Call) Exec(ctx context.Context, cmd terminal.Command) (*Result, error) {
-	return c.ExecFor(ctx, cmd, forever)
+	return c.ExecFor(ctx, cmd, await.Forever)
 }
 
 // ExecFor is Exec for a command that may take long. A command that still runs after
@@ -300,7 +301,7 @@ func (c *Call) outcome(ctx context.Context, k *command, t terminal.Terminal) (*R
 	if !lost && s.view(k).background {
 		return s.running(k, t) // its Call has ended
 	}
-	if !closed(t.Done()) && cause != nil && !lost {
+	if !await.Closed(t.Done()) && cause != nil && !lost {
 		s.stopping(k)
 		stop(t)
 	}
@@ -341,7 +342,7 @@ func (c *Call) outcome(ctx context.Context, k *command, t terminal.Terminal) (*R
 func (c *Call) turnOver() bool {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
-	return closed(c.turn.done)
+	return await.Closed(c.turn.done)
 }
 
 // StartBackground starts a command and returns once it runs. It goes on when the

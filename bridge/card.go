@@ -13,6 +13,7 @@ import (
 
 	acp "github.com/coder/acp-go-sdk"
 	"github.com/termbridge/termbridge/bridge/internal/updates"
+	"github.com/termbridge/termbridge/internal/await"
 	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/internal/text"
 	"github.com/termbridge/termbridge/terminal"
@@ -411,7 +412,7 @@ func (p *pane) stands() string {
 // settle keeps the output of a command for where no terminal shows it; of one that
 // has ended that is final.
 func (c *card) settle(p *pane, t terminal.Terminal) {
-	ended := closed(t.Done())
+	ended := await.Closed(t.Done())
 	out, _ := readPlain(t, textKept, 0)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -424,7 +425,7 @@ func (c *card) settle(p *pane, t terminal.Terminal) {
 // update can embed any more.
 func (c *card) settleReleased() {
 	for _, p := range c.all() {
-		if t := c.terminalOf(p); t != nil && p.how == PresentClient && closed(t.Done()) && !c.isSettled(p) {
+		if t := c.terminalOf(p); t != nil && p.how == PresentClient && await.Closed(t.Done()) && !c.isSettled(p) {
 			c.settle(p, t)
 		}
 	}
@@ -514,12 +515,10 @@ func (c *card) quiet() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.stage != live {
-		return forever
+		return await.Forever
 	}
 	return max(time.Until(c.last.Add(limits.KeepAlive)), time.Millisecond)
 }
-
-const forever = time.Duration(1<<63 - 1)
 
 // keepAlive sends an update without content if there was none for long: relays
 // and clients give up on calls that they hear nothing of.
@@ -529,7 +528,7 @@ func (c *card) keepAlive() {
 	if c.stage != live || time.Since(c.last) < limits.KeepAlive {
 		return
 	}
-	if c.lastKeepAlive != nil && !closed(c.lastKeepAlive.Done()) {
+	if c.lastKeepAlive != nil && !await.Closed(c.lastKeepAlive.Done()) {
 		c.last = time.Now() // the client does not read: one is enough
 		return
 	}

@@ -10,7 +10,9 @@ import (
 	acp "github.com/coder/acp-go-sdk"
 	"github.com/termbridge/termbridge/acpterm"
 	"github.com/termbridge/termbridge/bridge/internal/updates"
+	"github.com/termbridge/termbridge/internal/await"
 	"github.com/termbridge/termbridge/internal/caught"
+	"github.com/termbridge/termbridge/internal/jsonrpc"
 )
 
 // ErrDenied is wrapped by the error of a [Call.Permit] that the user refused.
@@ -181,13 +183,13 @@ func (q *question) put(c *Call, key string) error {
 	}
 	switch {
 	case err != nil:
-		if refusal, ok := errors.AsType[*acp.RequestError](err); ok && refusal.Code == codeMethodNotFound {
+		if refusal, ok := errors.AsType[*acp.RequestError](err); ok && refusal.Code == jsonrpc.MethodNotFound {
 			return fmt.Errorf("bridge: the user cannot be asked: %w: %w", errors.ErrUnsupported, err)
 		}
 		return fmt.Errorf("bridge: the user was not asked: %w", err)
 	case r.Outcome.Cancelled != nil && r.Outcome.Cancelled.Outcome == outcomeCancelled:
 		// The session/cancel that this goes with may come a moment later.
-		_ = updates.Sleep(q.ctx, closedGrace)
+		_ = await.Sleep(q.ctx, closedGrace)
 		return s.failure(q.ctx, fmt.Errorf("bridge: the client closed the question: %w", context.Canceled))
 	case r.Outcome.Selected == nil:
 		return fmt.Errorf("bridge: %w: no outcome of a question", acpterm.ErrBadReply)
@@ -212,9 +214,6 @@ func (q *question) put(c *Call, key string) error {
 // outcomeCancelled is the outcome of a question that the client has closed. The SDK
 // takes every outcome that it does not know for one of these.
 const outcomeCancelled = "cancelled"
-
-// codeMethodNotFound is JSON-RPC's.
-const codeMethodNotFound = -32601
 
 // allow notes that the user has allowed always what asks with key.
 func (s *State) allow(key string) {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/termbridge/termbridge/bridge/internal/updates"
+	"github.com/termbridge/termbridge/internal/await"
 	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/internal/vt"
 	"github.com/termbridge/termbridge/terminal"
@@ -36,7 +36,7 @@ func (r *liveReader) more(ctx context.Context, c *card, t terminal.Terminal) boo
 }
 
 // pause waits until the next update may be sent.
-func (r *liveReader) pause(ctx context.Context) error { return updates.Sleep(ctx, time.Until(r.next)) }
+func (r *liveReader) pause(ctx context.Context) error { return await.Sleep(ctx, time.Until(r.next)) }
 
 // read gives the output that is there to add.
 func (r *liveReader) read(ctx context.Context, t terminal.Terminal, add func(string)) error {
@@ -64,14 +64,4 @@ func readPlain(t terminal.Terminal, limit int, fresh time.Duration) (view.Text, 
 	ctx, cancel := context.WithTimeout(context.Background(), limits.OutputTimeout)
 	defer cancel()
 	return view.ReadAll(ctx, t, limit, fresh)
-}
-
-// closed reports whether c is closed; a nil channel is not.
-func closed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
 }

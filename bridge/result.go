@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/termbridge/termbridge/internal/await"
 	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/terminal"
 )
@@ -90,7 +91,7 @@ func (s *State) running(k *command, t terminal.Terminal) (*Result, error) {
 func (s *State) result(k *command, t terminal.Terminal, info terminal.Info) (*Result, error) {
 	v := s.view(k)
 	var fresh time.Duration
-	if v.route.client && !closed(t.Done()) {
+	if v.route.client && !await.Closed(t.Done()) {
 		fresh = 2 * limits.PollMin
 	}
 	out, err := readPlain(t, s.b.opts.ResultLimit, fresh)

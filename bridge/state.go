@@ -11,6 +11,7 @@ import (
 	acp "github.com/coder/acp-go-sdk"
 	"github.com/termbridge/termbridge/acpterm"
 	"github.com/termbridge/termbridge/bridge/internal/updates"
+	"github.com/termbridge/termbridge/internal/await"
 	"github.com/termbridge/termbridge/internal/caught"
 	"github.com/termbridge/termbridge/terminal"
 )
@@ -97,21 +98,21 @@ type command struct {
 }
 
 // live reports whether the command is running. Called with mu held, or on a view.
-func (k *command) live() bool { return k.done != nil && !closed(k.done) }
+func (k *command) live() bool { return k.done != nil && !await.Closed(k.done) }
 
 // starting reports whether the command, one of a State's, has not started yet. Called
 // with mu held.
 func (k *command) starting() bool { return k.done == nil }
 
 // ended reports whether the command has run. Called with mu held, or on a view.
-func (k *command) ended() bool { return closed(k.done) }
+func (k *command) ended() bool { return await.Closed(k.done) }
 
 // unwanted reports whether nobody wants the command any more, but its turn waits
 // for it: it was given up before the client answered, or is being stopped. Called
 // with mu held.
 func (k *command) unwanted() bool {
 	if k.done == nil {
-		return k.created != nil && !closed(k.created)
+		return k.created != nil && !await.Closed(k.created)
 	}
 	return k.stopping
 }

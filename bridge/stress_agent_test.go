@@ -14,6 +14,7 @@ import (
 	acp "github.com/coder/acp-go-sdk"
 
 	"github.com/termbridge/termbridge/bridge"
+	"github.com/termbridge/termbridge/internal/await"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -214,7 +215,7 @@ func (x *actor) prompt(name string, newest bool) {
 		return done, nil
 	})
 	x.c.mu.Lock()
-	excused := closed(x.c.lost) || x.c.stalled
+	excused := await.Closed(x.c.lost) || x.c.stalled
 	x.c.mu.Unlock()
 	if excused || x.isClosed() {
 		return
@@ -222,7 +223,7 @@ func (x *actor) prompt(name string, newest bool) {
 	said := x.c.host.Messages(x.id)
 	for _, o := range left {
 		switch id := o.term.Info().ID; {
-		case closed(o.term.Done()):
+		case await.Closed(o.term.Done()):
 		case x.rough == 0:
 			x.Errorf("the turn %s is answered, and its %s (%s) runs", name, o.name, id)
 		case !strings.Contains(said, id):
@@ -319,7 +320,7 @@ func (y *script) attach(t *bridge.Turn) bool {
 
 // tell tells the client of an attached tool call, in the agent's own way.
 func (y *script) tell(u acp.SessionUpdate) error {
-	if closed(y.c.Done()) {
+	if await.Closed(y.c.Done()) {
 		return terminal.ErrConnectionLost
 	}
 	return y.c.conn().SessionUpdate(context.Background(), acp.SessionNotification{SessionId: y.actor.id, Update: u})
@@ -534,7 +535,7 @@ func (x *actor) settle() {
 	all := slices.Clone(x.all)
 	x.mu.Unlock()
 	for _, o := range all {
-		if !closed(o.term.Done()) {
+		if !await.Closed(o.term.Done()) {
 			x.Errorf("the session is closed, and %s runs", o.name)
 			continue
 		}
@@ -553,7 +554,7 @@ func (x *actor) judge(o *owned, text string, outcome terminal.Outcome, exit term
 	stopped := o.stopped
 	x.mu.Unlock()
 	x.c.mu.Lock()
-	lost, stalled := closed(x.c.lost), x.c.stalled
+	lost, stalled := await.Closed(x.c.lost), x.c.stalled
 	x.c.mu.Unlock()
 	k := o.job
 	k.mu.Lock()

@@ -16,6 +16,7 @@ import (
 	"github.com/termbridge/termbridge/acpterm"
 	"github.com/termbridge/termbridge/bridge"
 	"github.com/termbridge/termbridge/fakeconn"
+	"github.com/termbridge/termbridge/internal/await"
 	"github.com/termbridge/termbridge/terminal"
 	"github.com/termbridge/termbridge/terminal/memterm"
 )
@@ -228,7 +229,7 @@ func (c *scripted) write(what string, look func()) error {
 	case <-reads:
 	case <-c.broken:
 	}
-	if closed(c.broken) {
+	if await.Closed(c.broken) {
 		return errBroken
 	}
 	c.mu.Lock()
@@ -237,20 +238,11 @@ func (c *scripted) write(what string, look func()) error {
 	return nil
 }
 
-func closed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
-
 // read has the client stop to read, or read again.
 func (c *scripted) read(on bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch reading := closed(c.reads); {
+	switch reading := await.Closed(c.reads); {
 	case on && !reading:
 		c.r.note("the client reads again")
 		close(c.reads)
@@ -264,7 +256,7 @@ func (c *scripted) read(on bool) {
 func (c *scripted) lose(dead bool) {
 	c.mu.Lock()
 	var open []*prompting
-	if !closed(c.lost) {
+	if !await.Closed(c.lost) {
 		c.r.note("the connection is lost, the client dead: %v", dead)
 		c.lostAt = time.Now()
 		close(c.lost)
@@ -274,7 +266,7 @@ func (c *scripted) lose(dead bool) {
 			}
 		}
 	}
-	if dead && !closed(c.broken) {
+	if dead && !await.Closed(c.broken) {
 		close(c.broken)
 		c.stop()
 	}
@@ -378,7 +370,7 @@ func request[R any](ctx context.Context, c *scripted, method string, look func()
 	}
 	f := c.fate(method, k)
 	c.mu.Lock()
-	if closed(c.broken) { // end may be waiting already
+	if await.Closed(c.broken) { // end may be waiting already
 		c.mu.Unlock()
 		return none, errBroken
 	}
@@ -398,7 +390,7 @@ func request[R any](ctx context.Context, c *scripted, method string, look func()
 		if !f.idle {
 			a.value, a.err = act()
 		}
-		if pause(c.ctx, f.behind) != nil || f.silent || closed(c.lost) {
+		if pause(c.ctx, f.behind) != nil || f.silent || await.Closed(c.lost) {
 			return
 		}
 		switch {
@@ -418,7 +410,7 @@ func request[R any](ctx context.Context, c *scripted, method string, look func()
 	case a := <-answer:
 		return a.value, a.err
 	case <-ctx.Done():
-		if closed(c.lost) {
+		if await.Closed(c.lost) {
 			return none, gone
 		}
 		return none, &acp.RequestError{Code: -32800, Message: "Request cancelled", Data: map[string]any{"error": ctx.Err().Error()}}
@@ -569,7 +561,7 @@ func (c *scripted) ReleaseTerminal(ctx context.Context, req acp.ReleaseTerminalR
 			c.r.Errorf("%s (%s) is released, and that was answered", req.TerminalId, x.job.name)
 		case x.releases > 2:
 			c.r.Errorf("%s (%s) is released %d times", req.TerminalId, x.job.name, x.releases)
-		case x.job.running > 0 && !x.killed && !x.job.byUser && len(x.job.wronged) == 0 && !closed(c.lost):
+		case x.job.running > 0 && !x.killed && !x.job.byUser && len(x.job.wronged) == 0 && !await.Closed(c.lost):
 			c.r.Errorf("%s (%s) is released, and runs", req.TerminalId, x.job.name)
 		}
 	}
@@ -692,7 +684,7 @@ func embedded(content []acp.ToolCallContent) string {
 // following are.
 func (c *scripted) ofTurn(id acp.SessionId, what string) {
 	switch s := c.session(id); {
-	case c.stalled || closed(c.lost): // it may have been sent long ago
+	case c.stalled || await.Closed(c.lost): // it may have been sent long ago
 	case s.closed && (c.wire == nil || time.Now().After(s.closedAt)): // or it was on its way
 		c.r.Errorf("%s of a session that is closed", what)
 	case s.begun && len(s.prompts) == 0:
@@ -871,7 +863,7 @@ func (c *scripted) prompt(x *actor, name string, newest bool, f turn) {
 	defer cancel()
 	p := &prompting{cancel: cancel}
 	c.mu.Lock()
-	if closed(c.lost) {
+	if await.Closed(c.lost) {
 		c.mu.Unlock()
 		return
 	}
@@ -919,7 +911,7 @@ func (c *scripted) prompt(x *actor, name string, newest bool, f turn) {
 	}
 	c.mu.Lock()
 	delete(s.prompts, p)
-	lost, gone, unsure := closed(c.lost), s.closed, p.unsure
+	lost, gone, unsure := await.Closed(c.lost), s.closed, p.unsure
 	c.mu.Unlock()
 	c.r.note("a prompt of %s is answered %s, %v", x.id, answer.StopReason, err)
 
@@ -1010,7 +1002,7 @@ func (c *scripted) cancel(rng *rand.Rand, x *actor) {
 // end judges what is missing, when nothing can follow, and ends the client.
 func (c *scripted) end() {
 	c.mu.Lock()
-	if !closed(c.lost) {
+	if !await.Closed(c.lost) {
 		for key, x := range c.cards {
 			if x.final != 1 {
 				c.r.Errorf("%s of %s has %d final statuses", key.id, key.session, x.final)
@@ -1018,7 +1010,7 @@ func (c *scripted) end() {
 		}
 	}
 	for _, x := range c.made {
-		if x.given && x.releases == 0 && !c.garbles && !closed(c.broken) && !(closed(c.lost) && c.stalled) {
+		if x.given && x.releases == 0 && !c.garbles && !await.Closed(c.broken) && !(await.Closed(c.lost) && c.stalled) {
 			c.r.Errorf("%s (%s) was never released", x.id, x.job.name)
 		}
 	}
@@ -1048,7 +1040,7 @@ func (c *scripted) noteClosed(id acp.SessionId, leaks []terminal.Leak) {
 	defer c.mu.Unlock()
 	s := c.session(id)
 	s.closed, s.closedAt = true, time.Now()
-	if closed(c.lost) || c.garbles {
+	if await.Closed(c.lost) || c.garbles {
 		return
 	}
 	open := 0

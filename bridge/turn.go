@@ -12,6 +12,7 @@ import (
 
 	acp "github.com/coder/acp-go-sdk"
 	"github.com/termbridge/termbridge/bridge/internal/updates"
+	"github.com/termbridge/termbridge/internal/await"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -245,7 +246,7 @@ func (t *Turn) settle() (unknown []string) {
 		}
 		switch {
 		case s.b.gone():
-		case !closed(wait), v.done != nil && v.info().Unconfirmed():
+		case !await.Closed(wait), v.done != nil && v.info().Unconfirmed():
 			unknown = append(unknown, describe(v))
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/termbridge/termbridge/internal/await"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -90,7 +91,7 @@ func dial(ctx context.Context, path string) (*lines, error) {
 	defer cancel()
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
 	for errors.Is(err, syscall.EAGAIN) && ctx.Err() == nil { // more connect than the server can queue
-		sleep(ctx, queuePause)
+		_ = await.Sleep(ctx, queuePause)
 		conn, err = new(net.Dialer).DialContext(ctx, "unix", path)
 	}
 	switch {

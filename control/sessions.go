@@ -15,6 +15,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/termbridge/termbridge/internal/await"
 	"github.com/termbridge/termbridge/internal/logqueue"
 	"github.com/termbridge/termbridge/terminal"
 	"github.com/termbridge/termbridge/view"
@@ -135,7 +136,7 @@ func (c *Control) sessions() []session {
 		kept[s.id] = true
 	}
 	maps.DeleteFunc(c.notes, func(id string, n *note) bool {
-		return !kept[id] && len(n.views) == 0 && (n.typing == nil || isClosed(n.typing.done))
+		return !kept[id] && len(n.views) == 0 && (n.typing == nil || await.Closed(n.typing.done))
 	})
 	return all
 }
@@ -425,16 +426,6 @@ func (c *Control) look(ctx context.Context, s session) SessionInfo {
 		si.Error = info.Err.Error()
 	}
 	return si
-}
-
-// isClosed reports whether c is closed.
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
 }
 
 // pollInterval is how often is looked for what nobody tells.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/termbridge/termbridge/internal/await"
 	"github.com/termbridge/termbridge/terminal"
 	"github.com/termbridge/termbridge/view"
 )
@@ -129,23 +130,13 @@ func awaitPrompt(ctx context.Context, t terminal.Terminal, short bool) {
 		_, _ = view.WaitFor(ctx, t, view.Until{Quiet: quietPrompt})
 		return
 	}
-	for ctx.Err() == nil && !isClosed(t.Done()) {
+	for ctx.Err() == nil && !await.Closed(t.Done()) {
 		if state, _ := s.state(ctx); state == Idle {
 			return
 		}
 		if last := t.Info().LastOutput; short && !last.IsZero() && time.Since(last) > quietGuess {
 			return
 		}
-		sleep(ctx, pollInterval)
-	}
-}
-
-// sleep waits for d, or until ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
+		_ = await.Sleep(ctx, pollInterval)
 	}
 }

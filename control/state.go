@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/termbridge/termbridge/internal/await"
 	"github.com/termbridge/termbridge/internal/text"
 	"github.com/termbridge/termbridge/terminal"
 	"github.com/termbridge/termbridge/view"
@@ -16,9 +17,9 @@ import (
 // its processes wait for, or else its last line is looked at.
 func (s session) state(ctx context.Context) (State, terminal.Evidence) {
 	switch {
-	case isClosed(s.Done()):
+	case await.Closed(s.Done()):
 		return Done, terminal.Evidence{Certainty: terminal.Certain, Reason: s.Info().String()}
-	case s.note.typing != nil && !isClosed(s.note.typing.done):
+	case s.note.typing != nil && !await.Closed(s.note.typing.done):
 		return Working, terminal.Evidence{Certainty: terminal.Certain, Reason: "its command is being typed"}
 	}
 	r, ok := terminal.As[terminal.ActivityReader](s.Terminal)

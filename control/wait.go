@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/termbridge/termbridge/internal/await"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -68,7 +69,7 @@ func (c *Control) await(ctx context.Context, s session, want State) (SessionInfo
 func (s session) change(ctx context.Context, is, want State) {
 	w, ok := terminal.As[terminal.ActivityWaiter](s.Terminal)
 	switch {
-	case s.note.typing != nil && !isClosed(s.note.typing.done):
+	case s.note.typing != nil && !await.Closed(s.note.typing.done):
 		select {
 		case <-s.note.typing.done:
 		case <-s.Done():
@@ -86,7 +87,7 @@ func (s session) change(ctx context.Context, is, want State) {
 	case ok && s.isTold() && want == Working:
 		_, _, _ = w.WaitActivity(ctx, terminal.Working, 0)
 	}
-	sleep(ctx, pollInterval) // also behind WaitActivity: the two may differ for a moment
+	_ = await.Sleep(ctx, pollInterval) // also behind WaitActivity: the two may differ for a moment
 }
 
 // waitGroup waits until one of a group is in a state: of several the first. Those that
@@ -113,7 +114,7 @@ func (c *Control) waitGroup(ctx context.Context, group string, want State) (Sess
 		}
 		ended := 0
 		for _, s := range members {
-			if isClosed(s.Done()) && want != Done {
+			if await.Closed(s.Done()) && want != Done {
 				ended++
 			} else if !watched[s.id] {
 				watched[s.id] = true

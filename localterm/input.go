@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/termbridge/termbridge/execenv"
+	"github.com/termbridge/termbridge/internal/await"
 	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/internal/lineedit"
 	"github.com/termbridge/termbridge/terminal"
@@ -62,7 +63,7 @@ func (in *input) begin(ctx context.Context) (end func(), err error) {
 		return nil, context.Cause(ctx)
 	}
 	switch {
-	case isClosed(in.exited):
+	case await.Closed(in.exited):
 		err = terminal.ErrEnded
 	case in.closed:
 		err = errInputClosed
@@ -153,7 +154,7 @@ func (in *input) put(ctx context.Context, text string, limit int, keys *lineedit
 	}
 	switch {
 	case err == nil:
-	case isClosed(in.exited):
+	case await.Closed(in.exited):
 		err = terminal.ErrEnded
 	case errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() != nil:
 		err = context.Cause(ctx)

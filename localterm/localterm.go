@@ -58,6 +58,7 @@ import (
 	"time"
 
 	"github.com/termbridge/termbridge/execenv"
+	"github.com/termbridge/termbridge/internal/await"
 	"github.com/termbridge/termbridge/internal/caught"
 	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/internal/logqueue"
@@ -319,7 +320,7 @@ func (m *Manager) begin(t *term) {
 	if m.starting == nil {
 		m.starting = make(map[*term]struct{})
 	}
-	if m.starting[t] = struct{}{}; isClosed(m.ending) {
+	if m.starting[t] = struct{}{}; await.Closed(m.ending) {
 		t.cancel(terminal.ErrClosed)
 	}
 }
@@ -409,7 +410,7 @@ func (m *Manager) outlived(t *term) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	l := leftover{t.info.ID, t.sess}
-	closing := isClosed(m.ending)
+	closing := await.Closed(m.ending)
 	switch {
 	case len(t.final.Survivors) == 0 && t.final.Outcome != terminal.Failed && !(closing && t.final.Survivors == nil):
 	case closing:
@@ -429,7 +430,7 @@ type leftover struct {
 func (l leftover) end(m *Manager) {
 	leak := terminal.Leak{ID: l.id, What: "process", Procs: l.sess.StopTree(m.opts.Grace)}
 	switch {
-	case !isClosed(l.sess.Exited()):
+	case !await.Closed(l.sess.Exited()):
 		leak.Err = errUnsettled
 	case leak.Procs == nil:
 		leak.What, leak.Err = "possibly a process", errCannotTell
@@ -507,7 +508,7 @@ func (m *Manager) refuse(kept []*term) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, t := range kept {
-		t.early = isClosed(t.sess.Exited())
+		t.early = await.Closed(t.sess.Exited())
 	}
 	close(m.ending)
 	for t := range m.starting {

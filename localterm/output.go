@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/termbridge/termbridge/internal/await"
 	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/internal/tail"
 	"github.com/termbridge/termbridge/internal/text"
@@ -170,7 +171,7 @@ func (o *output) news(cursor int64) bool {
 // read to the end, or once somebody else evidently holds it open; and false if
 // either channel is closed before.
 func (o *output) drain(stop, ending <-chan struct{}) bool {
-	if isClosed(o.eof) {
+	if await.Closed(o.eof) {
 		return true
 	}
 	const step = limits.DrainQuiet / 4

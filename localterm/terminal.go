@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/termbridge/termbridge/execenv"
+	"github.com/termbridge/termbridge/internal/await"
 	"github.com/termbridge/termbridge/internal/tail"
 	"github.com/termbridge/termbridge/terminal"
 )
@@ -215,7 +216,7 @@ func (t *term) watch() {
 
 // exited is called when the process has exited.
 func (t *term) exited(alone bool) {
-	if alone && isClosed(t.out.eof) && t.claim() {
+	if alone && await.Closed(t.out.eof) && t.claim() {
 		t.settle("", true) // that does not block, and without a goroutine it is faster
 	} else {
 		t.end("")
@@ -251,10 +252,10 @@ func (t *term) settle(asked terminal.Outcome, alone bool) {
 	stopped := asked != ""
 	switch {
 	case alone: // even if the Manager begins to close now
-	case asked != terminal.TimedOut && isClosed(t.m.ending) && !t.early:
+	case asked != terminal.TimedOut && await.Closed(t.m.ending) && !t.early:
 		// The executor may have ended it before anybody here could see why.
 		asked, stopped = terminal.Stopped, true
-	case stopped && isClosed(t.sess.Exited()):
+	case stopped && await.Closed(t.sess.Exited()):
 		asked = "" // it was faster
 	}
 	if !stopped {
@@ -273,7 +274,7 @@ func (t *term) settle(asked terminal.Outcome, alone bool) {
 
 	info := t.Info()
 	info.Survivors = left
-	if isClosed(t.sess.Exited()) {
+	if await.Closed(t.sess.Exited()) {
 		// From here on the executor sees to whoever still holds the output.
 		info.Err = waitError(t.sess.Wait())
 		info.Exit = t.sess.Exit()
@@ -290,7 +291,7 @@ func (t *term) settle(asked terminal.Outcome, alone bool) {
 
 // stopTree ends the process and all that it started.
 func (t *term) stopTree() []terminal.Proc {
-	if t.own && isClosed(t.m.ending) {
+	if t.own && await.Closed(t.m.ending) {
 		<-t.m.swept // the executor ends everything, in one sweep
 		return t.sess.Survivors()
 	}
@@ -328,7 +329,7 @@ func (t *term) Info() terminal.Info {
 	return info
 }
 
-func (t *term) ended() bool { return isClosed(t.done) }
+func (t *term) ended() bool { return await.Closed(t.done) }
 
 // Done implements [terminal.Terminal].
 func (t *term) Done() <-chan struct{} { return t.done }
@@ -405,7 +406,7 @@ func (t *term) Resize(size terminal.Size) error {
 	switch {
 	case t.tty == nil:
 		return fmt.Errorf("localterm: resize: the command has no terminal: %w", errors.ErrUnsupported)
-	case isClosed(t.sess.Exited()):
+	case await.Closed(t.sess.Exited()):
 		return nil
 	}
 	if size.IsZero() {
@@ -414,7 +415,7 @@ func (t *term) Resize(size terminal.Size) error {
 	if err := (terminal.Command{Line: ":", Size: size}).Check(); err != nil {
 		return fmt.Errorf("localterm: resize: %w", err)
 	}
-	if err := t.tty.Resize(size); err != nil && !isClosed(t.sess.Exited()) {
+	if err := t.tty.Resize(size); err != nil && !await.Closed(t.sess.Exited()) {
 		return fmt.Errorf("localterm: resize: %w", err)
 	}
 	t.size.Store(&size)
@@ -423,11 +424,11 @@ func (t *term) Resize(size terminal.Size) error {
 
 // Signal implements [terminal.Terminal].
 func (t *term) Signal(sig os.Signal) error {
-	if isClosed(t.sess.Exited()) {
+	if await.Closed(t.sess.Exited()) {
 		return fmt.Errorf("localterm: signal: %w", terminal.ErrEnded)
 	}
 	if err := t.sess.SignalGroup(sig); err != nil {
-		if errors.Is(err, os.ErrProcessDone) || isClosed(t.sess.Exited()) {
+		if errors.Is(err, os.ErrProcessDone) || await.Closed(t.sess.Exited()) {
 			err = terminal.ErrEnded
 		}
 		return fmt.Errorf("localterm: signal: %w", err)
@@ -453,15 +454,5 @@ func (t *term) Stop(ctx context.Context) (terminal.Info, error) {
 		return info, nil
 	case <-ctx.Done():
 		return info, context.Cause(ctx)
-	}
-}
-
-// isClosed reports whether c is closed.
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/termbridge/termbridge/execenv"
+	"github.com/termbridge/termbridge/internal/await"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -170,7 +171,7 @@ func (e *Executor) connect(ctx context.Context) (*connection, error) {
 	}
 	var c *connection
 	for _, o := range e.connections {
-		if !isClosed(o.lost) && (e.launcher.Sessions <= 0 || o.users < e.launcher.Sessions) {
+		if !await.Closed(o.lost) && (e.launcher.Sessions <= 0 || o.users < e.launcher.Sessions) {
 			c = o
 			break
 		}
@@ -509,7 +510,7 @@ func (c *connection) next() (tag, id string) {
 func (c *connection) end() error {
 	c.abort(terminal.ErrClosed) // a start that is under way
 	<-c.ready
-	if c.err != nil || isClosed(c.lost) {
+	if c.err != nil || await.Closed(c.lost) {
 		return nil
 	}
 	c.writing.Lock()
@@ -540,12 +541,3 @@ func procs(list string) []terminal.Proc {
 
 // maxProcText is how much of a process's words is kept.
 const maxProcText = 200
-
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}

@@ -14,7 +14,9 @@ import (
 	"time"
 
 	"github.com/termbridge/termbridge/execenv"
+	"github.com/termbridge/termbridge/internal/await"
 	"github.com/termbridge/termbridge/internal/limits"
+	"github.com/termbridge/termbridge/internal/signals"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -291,9 +293,9 @@ func (p *process) try(ctx context.Context) (again bool, err error) {
 		return false, context.Cause(ctx)
 	}
 	switch {
-	case !isClosed(p.begun) && isClosed(p.conn.lost):
+	case !await.Closed(p.begun) && await.Closed(p.conn.lost):
 		return false, fmt.Errorf("%s: %w", p.e.launcher.Name, ErrLost)
-	case !isClosed(p.begun):
+	case !await.Closed(p.begun):
 		text := p.complaint()
 		again = p.e.launcher.Again != nil && p.e.launcher.Again(text.String())
 		return again, p.e.explain(text, &tailText{}, p.inner.Exit().String())
@@ -455,10 +457,10 @@ func (p *process) launch() error {
 		p.reading.Go(func() { // joined by settle
 			_, _ = io.CopyBuffer(s.split, struct{ io.Reader }{s.from}, make([]byte, 64<<10))
 			s.split.flush()
-			if s.split == main || p.spec.TTY == nil && !isClosed(p.begun) {
+			if s.split == main || p.spec.TTY == nil && !await.Closed(p.begun) {
 				p.keepNoise(&s.split.noise)
 			}
-			if isClosed(p.begun) {
+			if await.Closed(p.begun) {
 				s.to.end()
 			}
 		})
@@ -479,7 +481,7 @@ type pump struct {
 func (p *process) keepNoise(noise *tailText) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !isClosed(p.begun) {
+	if !await.Closed(p.begun) {
 		_, _ = p.complain.Write(noise.b)
 	}
 }
@@ -532,7 +534,7 @@ func (p *process) settle(over chan<- struct{}) {
 	<-p.inner.Exited()
 	p.reading.Wait()
 	_ = p.inner.Wait()
-	if isClosed(p.begun) { // else Start decides
+	if await.Closed(p.begun) { // else Start decides
 		p.stdout.end()
 		p.stderr.end()
 		p.know(terminal.Exit{})
@@ -562,7 +564,7 @@ func (p *process) force(grace time.Duration) {
 func (p *process) know(exit terminal.Exit) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !isClosed(p.exited) {
+	if !await.Closed(p.exited) {
 		p.exit = exit
 		close(p.exited)
 	}
@@ -578,7 +580,7 @@ func (p *process) take(r record) {
 	case 'P', 'E':
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if isClosed(p.begun) {
+		if await.Closed(p.begun) {
 			return
 		}
 		if r.kind == 'P' {
@@ -629,7 +631,7 @@ func parseExit(body string) terminal.Exit {
 	case code > 128 && (fields[1] != "" && fields[1] != "." || fields[2] != ""):
 		signal = code - 128
 	}
-	if name := linuxSignal(signal); name != "" {
+	if name := signals.Name(signal); name != "" {
 		return terminal.Exit{Signal: name}
 	}
 	return terminal.Exit{Code: &code}
@@ -637,7 +639,7 @@ func parseExit(body string) terminal.Exit {
 
 func (p *process) killByContext() {
 	p.mu.Lock()
-	if !isClosed(p.exited) {
+	if !await.Closed(p.exited) {
 		p.cause = context.Cause(p.ctx)
 	}
 	p.mu.Unlock()
@@ -734,7 +736,7 @@ func (p *process) SignalGroup(sig os.Signal) error { return p.signal("G", sig) }
 
 func (p *process) Kill() error {
 	p.mu.Lock()
-	if p.phase == running && !isClosed(p.kill) {
+	if p.phase == running && !await.Closed(p.kill) {
 		close(p.kill) // so that Wait ends
 	}
 	p.mu.Unlock()
@@ -758,7 +760,7 @@ func (p *process) signal(op string, sig os.Signal) error {
 	switch {
 	case phase != running:
 		return errors.New("launcher: not started")
-	case isClosed(p.exited):
+	case await.Closed(p.exited):
 		return os.ErrProcessDone
 	case !ok || signalWord(n) == "":
 		return fmt.Errorf("launcher: signal %v: %w", sig, errors.ErrUnsupported)
@@ -823,7 +825,7 @@ func (p *process) StopTree(grace time.Duration) []terminal.Proc {
 		case <-time.After(request):
 		}
 	}
-	if !isClosed(p.exited) || left == nil {
+	if !await.Closed(p.exited) || left == nil {
 		p.force(grace)
 		<-p.exited
 	}
@@ -833,7 +835,7 @@ func (p *process) StopTree(grace time.Duration) []terminal.Proc {
 // Survivors implements [execenv.Session]. It asks only while something holds the
 // launcher open: else it is not known whether something runs.
 func (p *process) Survivors() []terminal.Proc {
-	if isClosed(p.over) || p.conn.blind {
+	if await.Closed(p.over) || p.conn.blind {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), request)
@@ -848,7 +850,7 @@ func (p *process) Survivors() []terminal.Proc {
 // InputState implements [execenv.Session]: what a process at the place waits for
 // cannot be seen from here.
 func (p *process) InputState() (terminal.Activity, terminal.Evidence) {
-	if isClosed(p.exited) {
+	if await.Closed(p.exited) {
 		return terminal.Finished, terminal.Evidence{Certainty: terminal.Certain}
 	}
 	return terminal.Working, terminal.Evidence{Certainty: terminal.NoCertainty, Reason: "it runs at " + p.e.launcher.Name}
@@ -884,7 +886,7 @@ func (t *tty) Resize(size terminal.Size) error {
 	if t.p.e.launcher.Here || pid == 0 {
 		return t.p.signal("K", windowChanged)
 	}
-	if isClosed(t.p.exited) {
+	if await.Closed(t.p.exited) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeoutCause(context.Background(), request, t.p.e.silence())
@@ -912,7 +914,7 @@ func (r *resize) tell(p *process, pauses []time.Duration) {
 		r.timer.Stop()
 	}
 	r.timer = time.AfterFunc(pauses[0], func() {
-		if isClosed(p.exited) {
+		if await.Closed(p.exited) {
 			return
 		}
 		_ = p.inner.SignalGroup(windowChanged)

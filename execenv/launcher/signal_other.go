@@ -2,14 +2,16 @@
 
 package launcher
 
-import "syscall"
+import (
+	"strings"
+	"syscall"
+
+	"github.com/termbridge/termbridge/internal/signals"
+)
 
 // signalWord returns what kill calls a signal of this machine, "" if it is none.
 func signalWord(sig syscall.Signal) string {
-	if n := int(sig); n > 0 && n < len(linuxSignals) {
-		return linuxSignals[n]
-	}
-	return ""
+	return strings.TrimPrefix(signals.Name(int(sig)), "SIG")
 }
 
 const windowChanged = syscall.Signal(28)

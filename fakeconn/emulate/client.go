@@ -14,6 +14,8 @@ import (
 
 	"github.com/termbridge/termbridge/acphost"
 	"github.com/termbridge/termbridge/fakeconn"
+	"github.com/termbridge/termbridge/internal/await"
+	"github.com/termbridge/termbridge/internal/jsonrpc"
 	"github.com/termbridge/termbridge/internal/text"
 	"github.com/termbridge/termbridge/terminal"
 	"github.com/termbridge/termbridge/terminal/memterm"
@@ -121,7 +123,7 @@ func (l *client) CreateTerminal(ctx context.Context, req acp.CreateTerminalReque
 	}
 	for _, v := range req.Env {
 		if slices.Contains(b.DeniedEnv, v.Name) {
-			return none, &acp.RequestError{Code: -32602, Message: "environment variable not allowed: " + v.Name}
+			return none, &acp.RequestError{Code: jsonrpc.InvalidParams, Message: "environment variable not allowed: " + v.Name}
 		}
 	}
 
@@ -150,7 +152,7 @@ func (l *client) CreateTerminal(ctx context.Context, req acp.CreateTerminalReque
 	}
 	if b.MaxTerminals > 0 && live >= b.MaxTerminals {
 		l.mu.Unlock()
-		return none, &acp.RequestError{Code: -32603, Message: fmt.Sprintf("more than %d terminals", b.MaxTerminals)}
+		return none, &acp.RequestError{Code: jsonrpc.Internal, Message: fmt.Sprintf("more than %d terminals", b.MaxTerminals)}
 	}
 	l.n++
 	l.starting++
@@ -209,7 +211,7 @@ func (l *client) SessionUpdate(ctx context.Context, n acp.SessionNotification) e
 
 func (s BadStart) code() int {
 	if s.Code == 0 {
-		return -32603
+		return jsonrpc.Internal
 	}
 	return s.Code
 }
@@ -238,7 +240,7 @@ func (l *client) find(session acp.SessionId, id string) (*term, error) {
 	case x == nil, !x.released.IsZero() && l.b.AfterRelease >= 0 && time.Since(x.released) >= l.b.AfterRelease:
 		code := l.b.UnknownCode
 		if code == 0 {
-			code = -32002
+			code = jsonrpc.NotFound
 		}
 		return nil, &acp.RequestError{Code: code, Message: fmt.Sprintf("Unknown terminal %q", id)}
 	case x.session != session && l.b.SessionCode != 0:
@@ -438,21 +440,6 @@ func (l *client) ReleaseTerminal(ctx context.Context, req acp.ReleaseTerminalReq
 	return resp, pause(ctx, l.b.Release)
 }
 
-// pause waits.
-func pause(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
 // decode makes text of bytes: each that is no UTF-8 becomes U+FFFD.
 func decode(b []byte) string {
 	s, _ := text.Decode(b, 4*len(b)+4, true)
@@ -467,4 +454,12 @@ func over(c <-chan struct{}) bool {
 	default:
 		return false
 	}
+}
+
+// pause waits for d, unless that is nothing.
+func pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	return await.Sleep(ctx, d)
 }

@@ -17,9 +17,10 @@ import (
 
 	"github.com/coder/acp-go-sdk"
 
+	"github.com/termbridge/termbridge/internal/jsonrpc"
 	"github.com/termbridge/termbridge/internal/shellwords"
+	"github.com/termbridge/termbridge/internal/signals"
 	"github.com/termbridge/termbridge/internal/text"
-	"github.com/termbridge/termbridge/terminal/memterm"
 )
 
 // A Behaviour is how a client treats terminals, where that is not what the
@@ -239,7 +240,7 @@ func exitTexts(code *int, signal string) acp.TerminalExitStatus {
 		"SIGHUP": "Hangup", "SIGINT": "Interrupt", "SIGKILL": "Killed", "SIGTERM": "Terminated", "SIGSEGV": "Segmentation fault",
 	}[signal]
 	if !ok {
-		said = fmt.Sprintf("Signal %d", memterm.SignalNumber(signal))
+		said = fmt.Sprintf("Signal %d", signals.Number(signal))
 	}
 	return acp.TerminalExitStatus{ExitCode: new(1), Signal: &said}
 }
@@ -249,7 +250,7 @@ func exitNumbers(code *int, signal string) acp.TerminalExitStatus {
 	if signal == "" {
 		return acp.TerminalExitStatus{ExitCode: code, Signal: new("0")}
 	}
-	return acp.TerminalExitStatus{ExitCode: new(0), Signal: new(fmt.Sprint(memterm.SignalNumber(signal)))}
+	return acp.TerminalExitStatus{ExitCode: new(0), Signal: new(fmt.Sprint(signals.Number(signal)))}
 }
 
 // exitNegative reports a signal as a negative code. (In Go's types it fits; in
@@ -258,13 +259,13 @@ func exitNegative(code *int, signal string) acp.TerminalExitStatus {
 	if signal == "" {
 		return acp.TerminalExitStatus{ExitCode: code}
 	}
-	return acp.TerminalExitStatus{ExitCode: new(-memterm.SignalNumber(signal))}
+	return acp.TerminalExitStatus{ExitCode: new(-signals.Number(signal))}
 }
 
 // Behaviours returns the Behaviours of known clients, as docs/clients.md
 // describes them. The names that end in "-old" are versions from before 2026.
 func Behaviours() []Behaviour {
-	const internal, notFound, params = -32603, -32002, -32602
+	const internal, notFound, params = jsonrpc.Internal, jsonrpc.NotFound, jsonrpc.InvalidParams
 	enoent := BadStart{Code: internal, Text: "spawn ENOENT"}
 	zed := Behaviour{
 		Name: "zed", Info: acp.Implementation{Name: "zed", Version: "0.220.0"},
@@ -353,7 +354,7 @@ func Behaviours() []Behaviour {
 			MaxTerminals:  50,
 			DefaultLimit:  10 << 20,
 			WaitsForClose: true,
-			SessionCode:   -32600,
+			SessionCode:   jsonrpc.InvalidRequest,
 		},
 		{
 			Name: "toad", Info: acp.Implementation{Name: "toad", Version: "0.5.0"},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/coder/acp-go-sdk"
 
+	"github.com/termbridge/termbridge/internal/signals"
 	"github.com/termbridge/termbridge/terminal"
 	"github.com/termbridge/termbridge/terminal/memterm"
 )
@@ -104,7 +105,7 @@ func (x *term) start() *memterm.Child {
 // signal sends a signal to the leader, or to all.
 func (x *term) signal(name string, all bool) {
 	<-x.started
-	sig := syscall.Signal(memterm.SignalNumber(name))
+	sig := syscall.Signal(signals.Number(name))
 	switch {
 	case all:
 		for _, p := range x.base.Others() {

@@ -3,10 +3,7 @@
 // docs/architecture.md has them as a table, with the defaults of package terminal.
 package limits
 
-import (
-	"math"
-	"time"
-)
+import "time"
 
 // Calls to a client, and to the kernel.
 const (
@@ -43,9 +40,6 @@ const (
 	MaxCreate = 1 << 20   // bytes of a command sent to a client
 	MaxWord   = 128 << 10 // bytes of a word of a local command (the kernel's MAX_ARG_STRLEN)
 )
-
-// Forever is longer than anything takes, for timers.
-const Forever = math.MaxInt64 * time.Nanosecond
 
 // Or returns an option's value, or its default if that is zero or less.
 func Or[T int | time.Duration](value, def T) T {

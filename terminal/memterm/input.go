@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/termbridge/termbridge/internal/await"
 	"github.com/termbridge/termbridge/internal/lineedit"
 	"github.com/termbridge/termbridge/terminal"
 )
@@ -200,7 +201,7 @@ type until struct {
 func (u until) Done() <-chan struct{} { return u.stopped }
 
 func (u until) Err() error {
-	if closed(u.stopped) {
+	if await.Closed(u.stopped) {
 		return ErrStopped
 	}
 	return nil

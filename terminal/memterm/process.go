@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/termbridge/termbridge/internal/await"
+	"github.com/termbridge/termbridge/internal/signals"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -152,7 +154,7 @@ func (c *Child) signal(sig os.Signal) {
 	name := SignalName(sig)
 	switch {
 	case name == "SIGKILL":
-		if !closed(c.killed) {
+		if !await.Closed(c.killed) {
 			close(c.killed)
 			c.stop(name)
 		}
@@ -193,7 +195,7 @@ type writer struct {
 }
 
 func (w writer) Write(b []byte) (int, error) {
-	if closed(w.c.killed) {
+	if await.Closed(w.c.killed) {
 		return 0, errKilled
 	}
 	if out, ok := w.out.(interface {
@@ -215,16 +217,6 @@ func (c *Child) connect(p *Process) {
 			*out = w.out
 		}
 		*out = writer{c, *out}
-	}
-}
-
-// closed reports whether c is closed.
-func closed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
 	}
 }
 
@@ -263,38 +255,10 @@ var errKilled = errors.New("memterm: the process was killed")
 // "SIGTERM". Programs compare signals by name, since package syscall does not
 // have all of them on every system.
 func SignalName(sig os.Signal) string {
-	if name, ok := signalNames[sig.String()]; ok {
+	if name := signals.Described(sig.String()); name != "" {
 		return name
 	}
 	return sig.String()
-}
-
-// signalNames are the names by what os.Signal's String returns, on Linux and,
-// where they differ, on macOS.
-var signalNames = map[string]string{
-	"hangup":                "SIGHUP",
-	"interrupt":             "SIGINT",
-	"quit":                  "SIGQUIT",
-	"killed":                "SIGKILL",
-	"terminated":            "SIGTERM",
-	"user defined signal 1": "SIGUSR1",
-	"user defined signal 2": "SIGUSR2",
-	"broken pipe":           "SIGPIPE",
-	"alarm clock":           "SIGALRM",
-	"window changed":        "SIGWINCH",
-	"window size changes":   "SIGWINCH",
-	"continued":             "SIGCONT",
-	"stopped":               "SIGTSTP",
-	"suspended":             "SIGTSTP",
-}
-
-// SignalNumber returns the number that a signal has on Linux, by its name; 0 if it is
-// none of those that end a process.
-func SignalNumber(name string) int {
-	return map[string]int{
-		"SIGHUP": 1, "SIGINT": 2, "SIGQUIT": 3, "SIGABRT": 6, "SIGKILL": 9, "SIGUSR1": 10,
-		"SIGSEGV": 11, "SIGUSR2": 12, "SIGPIPE": 13, "SIGALRM": 14, "SIGTERM": 15,
-	}[name]
 }
 
 // ends reports whether a process that does not handle sig ends by it.

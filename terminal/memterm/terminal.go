@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/termbridge/termbridge/internal/await"
 	"github.com/termbridge/termbridge/internal/tail"
 	"github.com/termbridge/termbridge/terminal"
 )
@@ -102,7 +103,7 @@ func (t *term) run(parent *Child, p Process, prog Program, ended func(terminal.E
 		signals: make(chan os.Signal, 16), stopped: make(chan struct{}), killed: make(chan struct{}), done: make(chan struct{}),
 	}
 	t.mu.Lock()
-	if t.dead || t.launched && len(t.procs) == 0 || parent != nil && closed(parent.killed) {
+	if t.dead || t.launched && len(t.procs) == 0 || parent != nil && await.Closed(parent.killed) {
 		t.mu.Unlock()
 		return nil, false
 	}
@@ -123,7 +124,7 @@ func (t *term) run(parent *Child, p Process, prog Program, ended func(terminal.E
 	go func() {
 		var exit terminal.Exit // unknown, if the program leaves by runtime.Goexit
 		defer func() {
-			if closed(c.killed) {
+			if await.Closed(c.killed) {
 				exit = Signal("SIGKILL") // whatever it still says
 			}
 			ended(exit)

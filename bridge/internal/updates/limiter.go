@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/termbridge/termbridge/internal/await"
 )
 
 // A Limiter spaces out the display updates of a connection: a client that handles
@@ -21,7 +23,7 @@ func NewLimiter(rate int) *Limiter { return &Limiter{interval: time.Second / tim
 
 // Wait waits for the next free place, or for the end of ctx, whose Cause it
 // returns.
-func (l *Limiter) Wait(ctx context.Context) error { return Sleep(ctx, time.Until(l.take())) }
+func (l *Limiter) Wait(ctx context.Context) error { return await.Sleep(ctx, time.Until(l.take())) }
 
 // take returns the time of the next free place, and takes it.
 func (l *Limiter) take() time.Time {
@@ -33,19 +35,4 @@ func (l *Limiter) take() time.Time {
 	}
 	l.next = at.Add(l.interval)
 	return at
-}
-
-// Sleep waits for d or for the end of ctx, whose Cause it returns.
-func Sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return context.Cause(ctx)
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	acp "github.com/coder/acp-go-sdk"
+	"github.com/termbridge/termbridge/internal/await"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -128,7 +129,7 @@ func (u *Update) finish(err error) {
 func (u *Update) Done() <-chan struct{} { return u.done }
 
 // Failed reports whether it is certain that u was not written.
-func (u *Update) Failed() bool { return closed(u.done) && u.err != nil }
+func (u *Update) Failed() bool { return await.Closed(u.done) && u.err != nil }
 
 // write writes the queue until it is empty.
 func (q *Queue) write() {
@@ -153,14 +154,14 @@ func (q *Queue) next(last *Update) *Update {
 // deliver writes one update. A panic in a connection that is not the SDK's is
 // the error of that update.
 func (q *Queue) deliver(u *Update) (err error) {
-	if closed(q.lost) {
+	if await.Closed(q.lost) {
 		return terminal.ErrConnectionLost
 	}
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("bridge: session/update panicked: %v", v)
 		}
-		if err != nil && closed(q.lost) {
+		if err != nil && await.Closed(q.lost) {
 			err = terminal.ErrConnectionLost
 		}
 	}()
@@ -310,14 +311,4 @@ func (s *Stream) pending(match func(*Update) bool) (open []*Update) {
 		}
 	}
 	return open
-}
-
-// closed reports whether c is closed; a nil channel is not.
-func closed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
 }

@@ -31,6 +31,7 @@ import (
 	"github.com/termbridge/termbridge/acpwire"
 	"github.com/termbridge/termbridge/bridge"
 	"github.com/termbridge/termbridge/execenv"
+	"github.com/termbridge/termbridge/internal/jsonrpc"
 	"github.com/termbridge/termbridge/internal/logqueue"
 	"github.com/termbridge/termbridge/internal/wirelog"
 	"github.com/termbridge/termbridge/probe"
@@ -183,9 +184,9 @@ func (a *Agent) Initialize(_ context.Context, req acp.InitializeRequest) (acp.In
 	defer a.mu.Unlock()
 	switch {
 	case a.closed:
-		return acp.InitializeResponse{}, requestError(codeInvalidRequest, "the agent is ending")
+		return acp.InitializeResponse{}, requestError(jsonrpc.InvalidRequest, "the agent is ending")
 	case a.bridge != nil:
-		return acp.InitializeResponse{}, requestError(codeInvalidRequest, "this connection is initialized already")
+		return acp.InitializeResponse{}, requestError(jsonrpc.InvalidRequest, "this connection is initialized already")
 	}
 	a.init = req
 	a.opts.Examine.seen("initialize")
@@ -219,7 +220,7 @@ func (a *Agent) Initialize(_ context.Context, req acp.InitializeRequest) (acp.In
 // NewSession implements [acp.Agent].
 func (a *Agent) NewSession(ctx context.Context, req acp.NewSessionRequest) (acp.NewSessionResponse, error) {
 	if err := checkDir(req.Cwd); err != nil {
-		return acp.NewSessionResponse{}, requestError(codeInvalidParams, "cwd "+err.Error())
+		return acp.NewSessionResponse{}, requestError(jsonrpc.InvalidParams, "cwd "+err.Error())
 	}
 	id := acp.SessionId("sess_" + rand.Text())
 	_, err := a.open(ctx, id, req.Cwd, newHistory(a.opts.StateDir, id, req.Cwd))
@@ -242,11 +243,11 @@ func (a *Agent) open(ctx context.Context, id acp.SessionId, cwd string, h *histo
 	defer a.mu.Unlock()
 	switch {
 	case a.closed:
-		return nil, requestError(codeInvalidRequest, "the agent is ending")
+		return nil, requestError(jsonrpc.InvalidRequest, "the agent is ending")
 	case a.bridge == nil:
-		return nil, requestError(codeInvalidRequest, "call initialize first")
+		return nil, requestError(jsonrpc.InvalidRequest, "call initialize first")
 	case a.sessions[id] != nil:
-		return nil, requestError(codeInvalidRequest, fmt.Sprintf("session %q is open already", id))
+		return nil, requestError(jsonrpc.InvalidRequest, fmt.Sprintf("session %q is open already", id))
 	}
 	state, err := a.bridge.Session(id, cwd)
 	if err != nil {
@@ -294,7 +295,7 @@ func (a *Agent) session(id acp.SessionId) (*session, error) {
 	if s := a.sessions[id]; s != nil {
 		return s, nil
 	}
-	return nil, requestError(codeNotFound, fmt.Sprintf("no session %q: it was never made by session/new, or is closed", id))
+	return nil, requestError(jsonrpc.NotFound, fmt.Sprintf("no session %q: it was never made by session/new, or is closed", id))
 }
 
 // Prompt implements [acp.Agent].
@@ -330,7 +331,7 @@ func (a *Agent) CloseSession(_ context.Context, req acp.CloseSessionRequest) (ac
 		return acp.CloseSessionResponse{}, err
 	}
 	if err := a.forget(s); err != nil {
-		return acp.CloseSessionResponse{}, requestError(codeInternal, "the session is closed, but: "+err.Error())
+		return acp.CloseSessionResponse{}, requestError(jsonrpc.Internal, "the session is closed, but: "+err.Error())
 	}
 	return acp.CloseSessionResponse{}, nil
 }
@@ -349,14 +350,6 @@ func (a *Agent) SetSessionConfigOption(context.Context, acp.SetSessionConfigOpti
 func (a *Agent) SetSessionMode(context.Context, acp.SetSessionModeRequest) (acp.SetSessionModeResponse, error) {
 	return acp.SetSessionModeResponse{}, acp.NewMethodNotFound(acp.AgentMethodSessionSetMode)
 }
-
-// JSON-RPC error codes, and ACP's own.
-const (
-	codeInvalidRequest = -32600
-	codeInvalidParams  = -32602
-	codeInternal       = -32603
-	codeNotFound       = -32002
-)
 
 // requestError is an error that the client can show: the SDK's own have their
 // reason in data, where few clients look.

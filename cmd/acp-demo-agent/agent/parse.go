@@ -3,7 +3,6 @@ package agent
 import (
 	"errors"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/termbridge/termbridge/control"
+	"github.com/termbridge/termbridge/internal/await"
 	"github.com/termbridge/termbridge/internal/shellwords"
 	"github.com/termbridge/termbridge/terminal"
 )
@@ -65,9 +65,6 @@ func (v verb) form() string {
 
 // parallelLine, as the first line of a prompt, makes the others run at once.
 const parallelLine = "parallel"
-
-// forever is a wait that only the end ends.
-const forever = time.Duration(math.MaxInt64)
 
 // errUnknownLine is parse's error for a line that starts with no verb.
 var errUnknownLine = errors.New("unknown line")
@@ -258,7 +255,7 @@ const maxName = 256
 
 // waitArguments reads ID or --group, --state and --timeout.
 func (r *request) waitArguments(rest string) error {
-	r.wait = forever
+	r.wait = await.Forever
 	err := r.idArguments(rest, map[string]func(string) error{
 		"--group":   func(v string) error { r.group = strings.TrimSpace(v); return nil },
 		"--state":   func(v string) (err error) { r.state, err = control.ParseState(v); return },

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/termbridge/termbridge/internal/await"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -49,7 +50,7 @@ func TestParse(t *testing.T) {
 		{"quotes in input stand for themselves", `input t1 "it's" \"\'`, request{
 			verb: verbInput, title: `input t1 "it's" \"\'`, id: "t1", text: `"it's" "'`}},
 		{"blanks of input are sent", "input  t1  x ", request{verb: verbInput, title: "input  t1  x", id: "t1", text: " x "}},
-		{"wait waits for ever", "wait t1", request{verb: verbWait, title: "wait t1", id: "t1", wait: forever}},
+		{"wait waits for ever", "wait t1", request{verb: verbWait, title: "wait t1", id: "t1", wait: await.Forever}},
 		{"wait takes a bound", "wait t1 --timeout 1m30s", request{
 			verb: verbWait, title: "wait t1 --timeout 1m30s", id: "t1", wait: 90 * time.Second}},
 		{"screen takes a text and a bound", "screen t1 --until 'the end' --wait 2", request{

@@ -12,6 +12,7 @@ import (
 
 	"github.com/coder/acp-go-sdk"
 
+	"github.com/termbridge/termbridge/internal/jsonrpc"
 	"github.com/termbridge/termbridge/internal/text"
 )
 
@@ -28,13 +29,13 @@ func (a *Agent) ListSessions(_ context.Context, req acp.ListSessionsRequest) (ac
 	case a.opts.StateDir == "":
 		return none, acp.NewMethodNotFound(acp.AgentMethodSessionList)
 	case req.Cursor != nil && *req.Cursor != "":
-		return none, requestError(codeInvalidParams, fmt.Sprintf("no page begins at %q: all sessions are on one", *req.Cursor))
+		return none, requestError(jsonrpc.InvalidParams, fmt.Sprintf("no page begins at %q: all sessions are on one", *req.Cursor))
 	case req.Cwd != nil && !filepath.IsAbs(*req.Cwd):
-		return none, requestError(codeInvalidParams, fmt.Sprintf("cwd %q is relative: give an absolute path", *req.Cwd))
+		return none, requestError(jsonrpc.InvalidParams, fmt.Sprintf("cwd %q is relative: give an absolute path", *req.Cwd))
 	}
 	kept, err := listHistories(a.opts.StateDir)
 	if err != nil {
-		return none, requestError(codeInternal, err.Error())
+		return none, requestError(jsonrpc.Internal, err.Error())
 	}
 	resp := acp.ListSessionsResponse{Sessions: []acp.SessionInfo{}}
 	for _, h := range kept {
@@ -90,14 +91,14 @@ func (a *Agent) reopen(ctx context.Context, method string, id acp.SessionId, cwd
 		return nil, nil, acp.NewMethodNotFound(method)
 	}
 	if err := checkDir(cwd); err != nil {
-		return nil, nil, requestError(codeInvalidParams, "cwd "+err.Error())
+		return nil, nil, requestError(jsonrpc.InvalidParams, "cwd "+err.Error())
 	}
 	h, entries, err := loadHistory(a.opts.StateDir, id)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, nil, requestError(codeNotFound, fmt.Sprintf("nothing is kept of session %q", id))
+		return nil, nil, requestError(jsonrpc.NotFound, fmt.Sprintf("nothing is kept of session %q", id))
 	case err != nil:
-		return nil, nil, requestError(codeInternal, err.Error())
+		return nil, nil, requestError(jsonrpc.Internal, err.Error())
 	}
 	for _, e := range entries {
 		if e.Call != nil {

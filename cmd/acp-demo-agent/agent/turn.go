@@ -15,6 +15,7 @@ import (
 
 	"github.com/termbridge/termbridge/bridge"
 	"github.com/termbridge/termbridge/control"
+	"github.com/termbridge/termbridge/internal/await"
 	"github.com/termbridge/termbridge/internal/text"
 	"github.com/termbridge/termbridge/terminal"
 	"github.com/termbridge/termbridge/view"
@@ -219,7 +220,7 @@ var errNoAsk = errors.New("the client cannot ask its user, so the command did no
 
 // exec runs a command and waits for it, until it is sent to the background.
 func (t *turn) exec(ctx context.Context, call *bridge.Call, req request) {
-	after := forever
+	after := await.Forever
 	if req.backgroundAfter > 0 {
 		after = req.backgroundAfter
 		req.job()

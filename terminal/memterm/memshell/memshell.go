@@ -39,6 +39,7 @@ import (
 	"mvdan.cc/sh/v3/interp"
 	"mvdan.cc/sh/v3/syntax"
 
+	"github.com/termbridge/termbridge/internal/signals"
 	"github.com/termbridge/termbridge/terminal"
 	"github.com/termbridge/termbridge/terminal/memterm"
 )
@@ -434,7 +435,7 @@ func (s *shell) wait(c *memterm.Child) error {
 	}
 	switch exit := c.Exit(); {
 	case exit.Signal != "":
-		return interp.ExitStatus(128 + memterm.SignalNumber(exit.Signal))
+		return interp.ExitStatus(128 + signals.Number(exit.Signal))
 	case exit.Code == nil:
 		return interp.ExitStatus(255)
 	case *exit.Code&0xff != 0:
