@@ -59,7 +59,7 @@ var (
 
 var rules = []rule{
 	{
-		packages: []string{"terminal", "terminal/memterm", "internal/limits", "internal/text", "internal/tail", "internal/registry", "internal/await", "internal/signals", "internal/jsonrpc", "internal/lineedit", "internal/shellwords", "internal/vt", "internal/logqueue"},
+		packages: []string{"terminal", "terminal/memterm", "internal/limits", "internal/text", "internal/tail", "internal/registry", "internal/await", "internal/signals", "internal/lineedit", "internal/shellwords", "internal/vt", "internal/logqueue"},
 		deny:     outside,
 		reason:   "the contract and its reference need only the standard library, so that anybody can implement them",
 	},
