@@ -246,12 +246,12 @@ func TestRescanCannotTell(t *testing.T) {
 			if c.knows {
 				last = lastPID()
 			}
-			if tr.sift(&walk{last: last, procs: procs}, nil); tr.missed != c.knows {
+			if tr.sift(&walk{last: last, procs: procs}, nil); tr.last.missed != c.knows {
 				break
 			}
 		}
-		if tr.missed == c.knows || (tr.unknown() == nil) != c.knows {
-			t.Errorf("knows %v: missed %v, %v", c.knows, tr.missed, tr.unknown())
+		if tr.last.missed == c.knows || (tr.unknown() == nil) != c.knows {
+			t.Errorf("knows %v: missed %v, %v", c.knows, tr.last.missed, tr.unknown())
 		}
 	}
 }

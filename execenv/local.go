@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"maps"
 	"os"
 	"runtime"
 	"slices"
@@ -51,31 +52,69 @@ type Local struct {
 	limits limitTags
 
 	background sync.WaitGroup // the goroutines that Close joins
-	starting   sync.WaitGroup // Starts under way that Close waits for
 	ending     chan struct{}  // closed by Close
 
 	mu sync.Mutex
 	// guards following
-	closed    bool
-	count     int                   // processes started, for their marks
-	held      map[*process]struct{} // Starts that the kernel may hold
-	late      map[*process]struct{} // Starts that Close has given up
-	live      map[*process]struct{} // not reaped
-	open      map[*process]struct{} // something of them may be left
-	drained   map[*stream]struct{}  // read to nowhere for processes that outlived theirs
-	left      map[ident]bool        // outlived their process
-	null      *os.File              // /dev/null, for processes
-	poller    *poller
-	watchdog  *watchdog
-	guarding  *guarding // the start of watchdog that is under way; nil: none
-	pgids     *pgidFile // for the watchdog
-	groups    *cgroups  // nil: not looked for
-	leaked    bool      // Close could not end a process
-	subreaps  bool      // the agent adopts orphans
-	pruneLeft int       // the size of left at which the dead go
+	closed   bool
+	count    int // processes started, for their marks
+	starting starting
+	live     map[*process]struct{} // not reaped
+	open     map[*process]struct{} // something of them may be left
+	drained  map[*stream]struct{}  // read to nowhere for processes that outlived theirs
+	left     survivors             // outlived their process
+	null     *os.File              // /dev/null, for processes
+	poller   *poller
+	watchdog *watchdog
+	guarding *guarding // the start of watchdog that is under way; nil: none
+	pgids    *pgidFile // for the watchdog
+	groups   *cgroups  // nil: not looked for
+	leaked   bool      // Close could not end a process
+	subreaps bool      // the agent adopts orphans
 
 	closing sync.Once
 	result  error // of Close
+}
+
+// starting are the Starts under way. Close waits for them, but not for ever: it gives
+// up those that the kernel holds. Its maps are guarded by Local.mu.
+type starting struct {
+	under sync.WaitGroup        // those that Close waits for
+	held  map[*process]struct{} // so are these, which the kernel may hold
+	late  map[*process]struct{} // those that Close has given up
+}
+
+func (s *starting) begin(p *process) {
+	s.held[p] = struct{}{}
+	s.under.Add(1)
+}
+
+// end returns false if Close had given the start up.
+func (s *starting) end(p *process) bool {
+	if _, late := s.late[p]; late {
+		delete(s.late, p)
+		return false
+	}
+	delete(s.held, p)
+	s.under.Done()
+	return true
+}
+
+// giveUp is called by Close, and returns what it no longer waits for.
+func (s *starting) giveUp() []*process {
+	list := slices.Collect(maps.Keys(s.held))
+	for _, p := range list {
+		s.late[p] = struct{}{}
+		s.under.Done()
+	}
+	clear(s.held)
+	return list
+}
+
+// survivors are a set of processes that outlived their process.
+type survivors struct {
+	ids     map[ident]bool
+	pruneAt int // the size at which the dead go
 }
 
 // LocalOptions are the options of [NewLocal].
@@ -118,15 +157,14 @@ var starts = semaphore.NewWeighted(int64(max(4, 2*runtime.GOMAXPROCS(0))))
 // its first process is started. Nil options are the defaults.
 func NewLocal(opts *LocalOptions) *Local {
 	l := &Local{
-		mark:    rand.Text(),
-		limits:  newLimitTags(),
-		ending:  make(chan struct{}),
-		held:    make(map[*process]struct{}),
-		late:    make(map[*process]struct{}),
-		live:    make(map[*process]struct{}),
-		open:    make(map[*process]struct{}),
-		drained: make(map[*stream]struct{}),
-		left:    make(map[ident]bool),
+		mark:     rand.Text(),
+		limits:   newLimitTags(),
+		ending:   make(chan struct{}),
+		starting: starting{held: make(map[*process]struct{}), late: make(map[*process]struct{})},
+		live:     make(map[*process]struct{}),
+		open:     make(map[*process]struct{}),
+		drained:  make(map[*stream]struct{}),
+		left:     survivors{ids: make(map[ident]bool)},
 	}
 	if opts != nil {
 		l.opts = *opts
@@ -142,6 +180,7 @@ func NewLocal(opts *LocalOptions) *Local {
 func (l *Local) Command(ctx context.Context, spec Spec) Process {
 	p := &process{
 		local:  l,
+		stdio:  stdio{local: l},
 		ctx:    ctx,
 		kill:   make(chan struct{}),
 		exited: make(chan struct{}),
@@ -185,7 +224,7 @@ func (l *Local) close() error {
 	watchdog.stop() // which needs the poller, that forget and leave may end from here on
 
 	l.mu.Lock()
-	l.leaked = len(l.live)+len(l.late) > 0
+	l.leaked = len(l.live)+len(l.starting.late) > 0
 	leaked := l.leaked
 	l.mu.Unlock()
 	groups.remove()
@@ -215,15 +254,12 @@ func (l *Local) awaitStarts() (leaks []terminal.Leak) {
 	timer := time.AfterFunc(limits.KillTimeout, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		for p := range l.held {
-			l.late[p] = struct{}{}
+		for _, p := range l.starting.giveUp() {
 			leaks = append(leaks, terminal.Leak{What: "start", Err: fmt.Errorf("the system has not started %q yet", p.spec.Path)})
-			l.starting.Done()
 		}
-		clear(l.held)
 	})
 	defer timer.Stop()
-	l.starting.Wait()
+	l.starting.under.Wait()
 	return leaks
 }
 
@@ -232,8 +268,8 @@ func (l *Local) awaitStarts() (leaks []terminal.Leak) {
 func (l *Local) arrived(p *process) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.held, p)
-	_, late := l.late[p]
+	delete(l.starting.held, p)
+	_, late := l.starting.late[p]
 	return !late
 }
 
@@ -241,19 +277,15 @@ func (l *Local) arrived(p *process) bool {
 func (l *Local) leave(p *process) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, late := l.late[p]; late {
-		delete(l.late, p)
+	if !l.starting.end(p) {
 		l.finishLate()
-		return
 	}
-	delete(l.held, p)
-	l.starting.Done()
 }
 
 // finishLate does after Close what that could not: it is called with mu held, when
 // something that Close has left has ended.
 func (l *Local) finishLate() {
-	if l.leaked && len(l.live)+len(l.late) == 0 {
+	if l.leaked && len(l.live)+len(l.starting.late) == 0 {
 		l.groups.remove()
 		go l.finish()
 	}
@@ -292,8 +324,7 @@ func (l *Local) enter(p *process) (int, error) {
 		l.giveBack()
 		return 0, err
 	}
-	l.held[p] = struct{}{}
-	l.starting.Add(1)
+	l.starting.begin(p)
 	if g != nil {
 		l.mu.Unlock()
 		if err = g.wait(p); err != nil {

@@ -8,10 +8,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
-	"syscall"
 	"time"
 
-	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -29,22 +27,10 @@ type process struct {
 	session *session        // of a group; nil without
 
 	// Set by Start and the pipe methods, before anything runs at the same time.
-	child     *child
-	term      *ptmx       // the agent's side of the terminal; nil without one
-	ends      [3]*os.File // the process's ends of the pipes of the pipe methods
-	theirs    []*os.File  // what is the process's alone once it has started
-	ours      []*os.File  // the agent's ends that copiers and StdinPipe use
-	streams   []*stream   // outputs that the caller reads
-	since     uint64      // no process of it is older
-	limit     limitTags   // its one
-	marked    bool        // it has that, and so has all that it starts
-	forked    window      // when those began that may have missed that
-	escaped   []ident     // it has started them, and could not give it to them
-	copiers   []func() error
-	feeder    func() error
-	copying   int           // copiers that run
-	copied    chan error    // the results of the copiers
-	feeding   chan error    // the result of the feeder; nil without one
+	child *child
+	term  *ptmx // the agent's side of the terminal; nil without one
+	stdio
+	lineage
 	keepAlive func() bool   // takes back the kill by ctx
 	killed    chan struct{} // closed after that kill
 	cause     error         // why ctx killed; valid after killed
@@ -61,6 +47,15 @@ type process struct {
 	kill   chan struct{} // closed by Kill, with mu held
 	exited chan struct{} // closed by over, exit is valid then
 	reaped chan struct{} // closed when the process id may be an unrelated process's
+}
+
+// A lineage tells the processes that a process has started from all others.
+type lineage struct {
+	since   uint64    // none of them is older
+	limit   limitTags // their one
+	marked  bool      // they all have it
+	forked  window    // when those began that may have missed it
+	escaped []ident   // could not be given it
 }
 
 type phase int
@@ -88,8 +83,7 @@ func (p *process) Start() error {
 		return err
 	}
 	err := p.start()
-	closeAll(p.theirs)
-	p.theirs = nil
+	p.closeTheirs()
 	if err == nil {
 		p.Started()
 		return nil
@@ -100,13 +94,7 @@ func (p *process) Start() error {
 // fail ends a process that cannot be started: nothing of it stays open.
 func (p *process) fail(err error) error {
 	_ = p.Begin() // a pipe method may have failed: nothing is to start it then
-	closeAll(p.theirs)
-	closeAll(p.ours)
-	p.theirs, p.ours = nil, nil
-	for _, s := range p.streams {
-		s.Close() // first: a Read is to see that, and no end
-		s.theirs.Close()
-	}
+	p.closeAll()
 	p.mu.Lock()
 	p.phase = failed
 	p.mu.Unlock()
@@ -130,35 +118,36 @@ func (p *process) start() error {
 		return err
 	}
 	defer p.local.leave(p)
-	mark := p.local.mark + "." + strconv.Itoa(n) + ","
+	tag := p.local.mark + "." + strconv.Itoa(n) + ","
 	p.limit = p.local.limits.of(n)
-
-	dir := p.spec.Dir
-	if dir != "" {
-		if dir, err = filepath.Abs(dir); err != nil {
-			return because(ErrNoDir, err)
-		}
-	}
-	l := launch{
-		dir:     dir,
-		argv:    append([]string{p.spec.Path}, p.spec.Args...),
-		env:     environ(&p.spec, dir, mark),
-		session: p.session != nil,
-		control: p.spec.TTY != nil && p.spec.TTY.Input,
-	}
-	if l.path, err = lookPath(p.spec.Path, getenv(l.env, "PATH")); err != nil {
-		return explain(err, p.spec.Path, l.dir)
-	}
-	if err := p.awaitProgram(l.path, dir); err != nil {
+	if err := p.launch(tag); err != nil {
 		return err
 	}
-	files, err := p.stdio()
+	if !p.local.arrived(p) {
+		p.child.abandon()
+		return terminal.ErrClosed
+	}
+	p.marked = p.tagLimit(tag)
+	p.begin()
+	return nil
+}
+
+// launch has the kernel start the program, with the tag in its environment.
+func (p *process) launch(tag string) error {
+	l, err := p.plan(tag)
+	if err != nil {
+		return err
+	}
+	if err := p.awaitProgram(l.path, l.dir); err != nil {
+		return err
+	}
+	files, err := p.open()
 	if err != nil {
 		return explain(err, "", "")
 	}
 	var group *cgroup
 	if p.session != nil {
-		p.session.mark = mark
+		p.session.mark = tag
 		group = p.local.groups.get()
 	}
 	p.since = now()
@@ -166,32 +155,39 @@ func (p *process) start() error {
 		group.put()
 		return explain(err, l.path, l.dir)
 	}
-	if !p.local.arrived(p) {
-		p.child.abandon()
-		return terminal.ErrClosed
-	}
-	p.marked = p.tagLimit(mark)
-
-	// Before anybody looks who else holds the outputs.
-	closeAll(p.theirs)
-	p.theirs = nil
-	for _, s := range p.streams {
-		s.hold()
-	}
 	if p.session != nil {
 		if p.session.group = p.child.group; p.session.group == nil {
 			group.put()
 		}
 	}
-	// These are joined by Wait.
-	p.copied, p.copying = make(chan error, len(p.copiers)), len(p.copiers)
-	for _, f := range p.copiers {
-		go func() { p.copied <- f() }()
+	return nil
+}
+
+// plan finds the program and the environment.
+func (p *process) plan(tag string) (l launch, err error) {
+	dir := p.spec.Dir
+	if dir != "" {
+		if dir, err = filepath.Abs(dir); err != nil {
+			return l, because(ErrNoDir, err)
+		}
 	}
-	if p.feeder != nil {
-		p.feeding = make(chan error, 1)
-		go func() { p.feeding <- p.feeder() }()
+	l = launch{
+		dir:     dir,
+		argv:    append([]string{p.spec.Path}, p.spec.Args...),
+		env:     environ(&p.spec, dir, tag),
+		session: p.session != nil,
+		control: p.spec.TTY != nil && p.spec.TTY.Input,
 	}
+	if l.path, err = lookPath(p.spec.Path, getenv(l.env, "PATH")); err != nil {
+		return l, explain(err, p.spec.Path, l.dir)
+	}
+	return l, nil
+}
+
+// begin does what runs beside a process, once the kernel has started it.
+func (p *process) begin() {
+	p.passed() // before anybody looks who else holds the outputs
+	p.copy()
 	p.mu.Lock()
 	p.phase = running
 	p.mu.Unlock()
@@ -203,7 +199,6 @@ func (p *process) start() error {
 		p.killed = make(chan struct{})
 		p.keepAlive = context.AfterFunc(p.ctx, p.killByContext)
 	}
-	return nil
 }
 
 // awaitProgram waits until a program can be opened, in a way that ctx and Close end:
@@ -222,141 +217,47 @@ func (p *process) awaitProgram(path, dir string) error {
 	return nil
 }
 
-// stdio opens what the process gets as standard input, output and error.
-func (p *process) stdio() (files [3]*os.File, err error) {
+// open opens what the process gets as standard input, output and error.
+func (p *process) open() (files [3]*os.File, err error) {
 	tty := p.spec.TTY
-	if tty != nil {
-		var side *os.File
-		if p.term, side, err = p.local.openTerminal(*tty); err != nil {
-			return files, err
-		}
-		p.term.theirs = side
-		p.streams = append(p.streams, p.term.stream)
-		files = [3]*os.File{side, side, side}
+	if tty == nil {
+		return p.openFiles(&p.spec)
 	}
-	if tty == nil || !tty.Input {
-		if files[0], err = p.openInput(); err != nil {
-			return files, err
-		}
-	}
-	if tty != nil {
-		return files, nil
-	}
-	if files[1], err = p.openOutput(1, p.spec.Stdout); err != nil {
+	var side *os.File
+	if p.term, side, err = p.local.openTerminal(*tty); err != nil {
 		return files, err
 	}
-	if p.spec.SameOutput() {
-		files[2] = files[1] // so that one writer is never called from two goroutines
-		return files, nil
+	p.term.theirs = side
+	p.streams = append(p.streams, p.term.stream)
+	files = [3]*os.File{side, side, side}
+	if !tty.Input {
+		files[0], err = p.openInput(p.spec.Stdin)
 	}
-	files[2], err = p.openOutput(2, p.spec.Stderr)
 	return files, err
-}
-
-func (p *process) openInput() (*os.File, error) {
-	switch r := p.spec.Stdin.(type) {
-	case nil:
-		return p.openNull(0)
-	case *os.File:
-		return r, nil
-	}
-	pw, pr, err := pipe(true)
-	if err != nil {
-		return nil, err
-	}
-	p.theirs = append(p.theirs, pr)
-	p.ours = append(p.ours, pw)
-	p.feeder = func() error {
-		_, err := io.Copy(pw, p.spec.Stdin)
-		if errors.Is(err, syscall.EPIPE) {
-			err = nil // the process did not want all of it
-		}
-		return errors.Join(ignoreClosed(err), ignoreClosed(pw.Close()))
-	}
-	return pr, nil
-}
-
-func (p *process) openOutput(n int, w io.Writer) (*os.File, error) {
-	switch w := w.(type) {
-	case nil:
-		return p.openNull(n)
-	case *os.File:
-		return w, nil
-	}
-	pr, pw, err := pipe(false)
-	if err != nil {
-		return nil, err
-	}
-	p.theirs = append(p.theirs, pw)
-	p.ours = append(p.ours, pr)
-	p.copiers = append(p.copiers, func() error {
-		_, err := io.Copy(w, pr)
-		return errors.Join(ignoreClosed(err), ignoreClosed(pr.Close()))
-	})
-	return pw, nil
-}
-
-// openNull returns the pipe that a pipe method made for descriptor n, else
-// /dev/null, or what is as good: an empty pipe, or one that is read to nowhere.
-func (p *process) openNull(n int) (*os.File, error) {
-	switch {
-	case p.ends[n] != nil:
-		return p.ends[n], nil
-	case p.local.null != nil:
-		return p.local.null, nil
-	}
-	ours, theirs, err := pipe(n == 0)
-	if err != nil {
-		return nil, err
-	}
-	p.theirs = append(p.theirs, theirs)
-	if n == 0 {
-		return theirs, ours.Close()
-	}
-	p.local.drain(&stream{local: p.local, f: ours})
-	return theirs, nil
 }
 
 func (p *process) StdinPipe() (io.WriteCloser, error) {
 	if err := p.Pipe(0); err != nil {
 		return nil, err
 	}
-	pw, pr, err := pipe(true)
+	w, err := p.inputPipe()
 	if err != nil {
 		return nil, p.fail(explain(err, "", ""))
 	}
-	p.ends[0] = pr
-	p.theirs = append(p.theirs, pr)
-	p.ours = append(p.ours, pw)
-	return writer{pw}, nil
+	return w, nil
 }
 
-// writer hides everything of a file but Write, SetWriteDeadline and Close.
-type writer struct{ f *os.File }
+func (p *process) StdoutPipe() (io.ReadCloser, error) { return p.readPipe(1) }
+func (p *process) StderrPipe() (io.ReadCloser, error) { return p.readPipe(2) }
 
-func (w writer) Write(b []byte) (int, error)        { return w.f.Write(b) }
-func (w writer) SetWriteDeadline(t time.Time) error { return w.f.SetWriteDeadline(t) }
-func (w writer) Close() error                       { return w.f.Close() }
-
-func (p *process) StdoutPipe() (io.ReadCloser, error) {
-	return p.outputPipe(1)
-}
-
-func (p *process) StderrPipe() (io.ReadCloser, error) {
-	return p.outputPipe(2)
-}
-
-func (p *process) outputPipe(n int) (io.ReadCloser, error) {
+func (p *process) readPipe(n int) (io.ReadCloser, error) {
 	if err := p.Pipe(n); err != nil {
 		return nil, err
 	}
-	pr, pw, err := pipe(false)
+	s, err := p.outputPipe(n)
 	if err != nil {
 		return nil, p.fail(explain(err, "", ""))
 	}
-	p.ends[n] = pw
-	s := &stream{local: p.local, f: pr, theirs: pw}
-	p.streams = append(p.streams, s)
 	return s, nil
 }
 
@@ -439,59 +340,16 @@ func (p *process) Wait() error {
 	}
 	<-p.exited
 	<-p.reaped
-	err := p.joinCopiers()
+	err := p.joinCopiers(p.ctx, p.kill)
 	if p.keepAlive != nil && !p.keepAlive() {
 		<-p.killed
 	}
-	for _, s := range p.streams {
-		p.local.abandon(s)
-	}
-	closeAll(p.ours)
+	p.abandon()
 	p.mu.Lock()
 	p.done = true
 	p.mu.Unlock()
 	if exit := p.exit; !exit.Success() {
 		return &ExitError{Exit: exit, Err: p.cause}
-	}
-	return err
-}
-
-// errCut is why some of an output is missing.
-var errCut = errors.New("execenv: killed, and its output was still held open")
-
-// joinCopiers waits for the copying and returns its errors. Processes that
-// inherited a pipe may hold it open for ever; once ctx has ended, or Kill was
-// called, they are given 500 ms. Only a Read of Spec.Stdin cannot
-// be ended: then it is the caller's.
-func (p *process) joinCopiers() (err error) {
-	killed := p.kill
-	var cut error
-	var late <-chan time.Time
-	hurry := func(why error) {
-		if late == nil {
-			cut, late = why, time.After(limits.DrainLimit)
-		}
-	}
-	ended := p.ctx.Done()
-	for input, outputs := p.feeding, p.copying; input != nil || outputs > 0; {
-		select {
-		case e := <-input:
-			err = errors.Join(err, e)
-			input = nil
-		case e := <-p.copied:
-			err = errors.Join(err, e)
-			outputs--
-		case <-ended:
-			ended = nil
-			hurry(context.Cause(p.ctx))
-		case <-killed:
-			killed = nil
-			hurry(errCut)
-		case <-late:
-			err = errors.Join(err, cut)
-			closeAll(p.ours)
-			input, late = nil, nil
-		}
 	}
 	return err
 }
@@ -569,19 +427,6 @@ func (p *process) Kill() (err error) {
 		p.mu.Unlock()
 	}
 	if errors.Is(err, os.ErrProcessDone) {
-		return nil
-	}
-	return err
-}
-
-func closeAll(files []*os.File) {
-	for _, f := range files {
-		f.Close()
-	}
-}
-
-func ignoreClosed(err error) error {
-	if errors.Is(err, os.ErrClosed) {
 		return nil
 	}
 	return err

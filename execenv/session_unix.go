@@ -352,12 +352,17 @@ func (l *Local) settle(p *process) {
 func (l *Local) keep(ids []ident) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.left.add(ids)
+}
+
+// add also drops the dead, whenever the set has doubled.
+func (s *survivors) add(ids []ident) {
 	for _, id := range ids {
-		l.left[id] = true
+		s.ids[id] = true
 	}
-	if len(l.left) > l.pruneLeft {
-		maps.DeleteFunc(l.left, func(id ident, _ bool) bool { return !id.alive() })
-		l.pruneLeft = 2*len(l.left) + 64
+	if len(s.ids) > s.pruneAt {
+		maps.DeleteFunc(s.ids, func(id ident, _ bool) bool { return !id.alive() })
+		s.pruneAt = 2*len(s.ids) + 64
 	}
 }
 
@@ -377,7 +382,7 @@ func (l *Local) stopAll(grace time.Duration) ([]terminal.Proc, error) {
 		group:   l.groups,
 		exact:   l.groups != nil,
 		marked:  true,
-		known:   maps.Clone(l.left),
+		known:   maps.Clone(l.left.ids),
 		away:    true,
 		first:   math.MaxInt,
 		since:   math.MaxUint64,

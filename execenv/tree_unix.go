@@ -36,12 +36,16 @@ type tree struct {
 	since  uint64         // nothing older belongs
 	forked []window       // when those of marked began that may have missed their limit
 
-	// Of the last look:
-	blind     bool   // it saw nothing
-	cause     error  // why it may not have seen everybody; nil: it has
+	last  coverage // of the last look
+	empty int      // it and so many before it saw nobody
+}
+
+// A coverage is how much of a tree one look has shown.
+type coverage struct {
+	blind     bool   // nothing
+	cause     error  // why it may not have shown everybody; nil: it has
 	undecided []proc // may belong or not: they show nothing of themselves
-	missed    bool   // it has seen nobody, and may have missed somebody who was forked meanwhile
-	empty     int    // it and so many before it saw nobody
+	missed    bool   // nobody, and may have missed somebody who was forked meanwhile
 }
 
 // A window is from one start of a process to another.
@@ -86,112 +90,157 @@ func (t *tree) find(found func(proc)) []proc { return t.sift(t.look(), found) }
 
 // sift returns the members that a walk has seen.
 func (t *tree) sift(w *walk, found func(proc)) []proc {
-	t.cause, t.undecided = w.err, nil
-	if t.blind = w.procs == nil && !t.exact; t.blind {
+	t.last.cause, t.last.undecided = w.err, nil
+	if t.last.blind = w.procs == nil && !t.exact; t.last.blind {
 		return nil
 	}
-	ids := make(map[int]proc, len(w.procs))
-	for _, p := range w.procs {
-		ids[p.pid] = p
-	}
-	grouped := make(map[int]bool)
-	for _, pid := range t.group.procs() {
-		grouped[pid] = true
-	}
-	var members []proc
-	add := func(p proc) {
-		t.known[p.ident] = true
-		if p.dead {
-			// The agent has adopted it: as process 1, or with LocalOptions.Subreaper.
-			// Who else would know of it?
-			if p.ppid == self && !t.leaders[p.pid] && !t.own[p.pid] {
-				p.reap()
-			}
-			return
-		}
-		if found != nil {
-			found(p)
-		}
-		members = append(members, p)
-	}
-	belongs := func(p proc) bool {
-		return t.known[p.ident] || t.leaders[p.sid] || t.leaders[p.pgid] || grouped[p.pid] ||
-			p.ppid != 0 && t.known[ids[p.ppid].ident]
-	}
-	// Children may come before their parents, so look until nothing changes.
-	rest := slices.DeleteFunc(slices.Clone(w.procs), func(p proc) bool { return p.pid == self || p.start < t.since })
-	descend := func() {
-		for n := -1; n != len(rest); {
-			n = len(rest)
-			rest = slices.DeleteFunc(rest, func(p proc) bool {
-				if !belongs(p) {
-					return false
-				}
-				add(p)
-				return true
-			})
-		}
-	}
-	descend()
-	unsure := false
-	for again := false; ; again = true {
-		var later []proc
-		rest = slices.DeleteFunc(rest, func(p proc) bool {
-			if p.dead && p.ppid != self {
-				return true
-			}
-			switch is := t.judge(p, again); {
-			case is == member:
-				add(p)
-				return true
-			case p.dead:
-			case is == fleeting:
-				later = append(later, p)
-			case is == undecided && t.mayBeAdopted(p, ids):
-				t.undecided = append(t.undecided, p)
-			}
-			return false
-		})
-		descend()
-		if len(later) == 0 || again {
-			unsure = slices.ContainsFunc(later, func(p proc) bool { return p.alive() })
-			break
-		}
-		time.Sleep(time.Millisecond)
-		rest = later
-	}
-	t.missed = !rescan(w.last, func(p proc) {
-		if ids[p.pid].ident == p.ident || p.start < t.since {
-			return // the walk has seen it
-		}
-		ids[p.pid] = p
-		is := fleeting
-		switch {
-		case belongs(p) || slices.Contains(t.group.procs(), p.pid):
-			is = member
-		case p.dead:
-			is = unrelated
-		}
-		for try := 0; is == fleeting && try < 3; try++ {
-			if is = t.judge(p, try > 0); is == fleeting {
-				time.Sleep(200 * time.Microsecond)
-			}
-		}
-		if is == member && !isThread(p.pid) {
-			add(p)
-		}
-		unsure = unsure || is == fleeting
-	}) || unsure
-	if len(members) > 0 {
-		t.missed, t.empty = false, 0
-		return members
+	s := t.newSifting(w, found)
+	s.takeRelated()
+	unsure := s.takeTagged()
+	unsure = s.takeForked(w.last) || unsure
+	if len(s.members) > 0 {
+		t.last.missed, t.empty = false, 0
+		return s.members
 	}
 	t.empty++
 	if w.last == 0 && t.empty > 1 {
-		t.missed = false // all that can be had
+		unsure = false // all that can be had
 	}
-	t.missed = t.missed || t.group.populated()
+	t.last.missed = unsure || t.group.populated()
 	return nil
+}
+
+// A sifting takes the members of a tree out of the processes that a walk has seen.
+type sifting struct {
+	*tree
+	found   func(proc)
+	ids     map[int]proc
+	grouped map[int]bool // the process ids of the tree's cgroup
+	rest    []proc       // not taken
+	members []proc       // taken, and alive
+}
+
+func (t *tree) newSifting(w *walk, found func(proc)) *sifting {
+	s := &sifting{tree: t, found: found, ids: make(map[int]proc, len(w.procs)), grouped: make(map[int]bool)}
+	for _, p := range w.procs {
+		s.ids[p.pid] = p
+		if p.pid != self && p.start >= t.since {
+			s.rest = append(s.rest, p)
+		}
+	}
+	for _, pid := range t.group.procs() {
+		s.grouped[pid] = true
+	}
+	return s
+}
+
+// take notes that a process belongs.
+func (s *sifting) take(p proc) {
+	s.known[p.ident] = true
+	if p.dead {
+		// The agent has adopted it: as process 1, or with LocalOptions.Subreaper.
+		// Who else would know of it?
+		if p.ppid == self && !s.leaders[p.pid] && !s.own[p.pid] {
+			p.reap()
+		}
+		return
+	}
+	if s.found != nil {
+		s.found(p)
+	}
+	s.members = append(s.members, p)
+}
+
+// related reports whether a process belongs by its session, its groups, or its parent.
+func (s *sifting) related(p proc) bool {
+	return s.known[p.ident] || s.leaders[p.sid] || s.leaders[p.pgid] || s.grouped[p.pid] ||
+		p.ppid != 0 && s.known[s.ids[p.ppid].ident]
+}
+
+// takeRelated takes the related ones. Children may come before their parents, so it
+// goes on until nothing changes.
+func (s *sifting) takeRelated() {
+	for n := -1; n != len(s.rest); {
+		n = len(s.rest)
+		s.rest = slices.DeleteFunc(s.rest, func(p proc) bool {
+			related := s.related(p)
+			if related {
+				s.take(p)
+			}
+			return related
+		})
+	}
+}
+
+// takeTagged takes those that show that they belong, with what is related to them.
+// It reports whether one lives that shows nothing yet.
+func (s *sifting) takeTagged() (unsure bool) {
+	later := s.judgeRest(false)
+	s.takeRelated()
+	if len(later) == 0 {
+		return false
+	}
+	time.Sleep(time.Millisecond)
+	s.rest = slices.DeleteFunc(later, func(p proc) bool { return s.known[p.ident] })
+	later = s.judgeRest(true)
+	s.takeRelated()
+	return slices.ContainsFunc(later, proc.alive)
+}
+
+// judgeRest takes those that show that they belong, and returns those that show
+// nothing yet.
+func (s *sifting) judgeRest(again bool) (fleet []proc) {
+	s.rest = slices.DeleteFunc(s.rest, func(p proc) bool {
+		if p.dead && p.ppid != self {
+			return true
+		}
+		switch is := s.judge(p, again); {
+		case is == member:
+			s.take(p)
+			return true
+		case p.dead:
+		case is == fleeting:
+			fleet = append(fleet, p)
+		case is == undecided && s.mayBeAdopted(p, s.ids):
+			s.last.undecided = append(s.last.undecided, p)
+		}
+		return false
+	})
+	return fleet
+}
+
+// takeForked takes those that were forked behind the walk, after the process id last.
+// It reports whether there may be more.
+func (s *sifting) takeForked(last int) (unsure bool) {
+	all := rescan(last, func(p proc) {
+		if s.ids[p.pid].ident == p.ident || p.start < s.since {
+			return // the walk has seen it
+		}
+		s.ids[p.pid] = p
+		is := s.judgeForked(p)
+		if is == member && !isThread(p.pid) {
+			s.take(p)
+		}
+		unsure = unsure || is == fleeting
+	})
+	return unsure || !all
+}
+
+// judgeForked judges a process that may be in the middle of its first exec.
+func (s *sifting) judgeForked(p proc) verdict {
+	switch {
+	case s.related(p) || slices.Contains(s.group.procs(), p.pid):
+		return member
+	case p.dead:
+		return unrelated
+	}
+	is := fleeting
+	for try := 0; is == fleeting && try < 3; try++ {
+		if is = s.judge(p, try > 0); is == fleeting {
+			time.Sleep(200 * time.Microsecond)
+		}
+	}
+	return is
 }
 
 // mayBeAdopted reports whether a process may once have been a descendant of a
@@ -254,7 +303,7 @@ func rescan(last int, see func(proc)) bool {
 // search is find, again while it may have missed somebody, but not for ever.
 func (t *tree) search() (members []proc) {
 	for range 10 {
-		if members = t.find(nil); len(members) > 0 || !t.missed {
+		if members = t.find(nil); len(members) > 0 || !t.last.missed {
 			break
 		}
 	}
@@ -267,13 +316,13 @@ func (t *tree) unknown() error {
 	switch {
 	case t.exact && !t.group.populated():
 		return nil
-	case t.cause != nil:
-		return fmt.Errorf("%w what is left: %w", errCannotTell, t.cause)
-	case t.missed:
+	case t.last.cause != nil:
+		return fmt.Errorf("%w what is left: %w", errCannotTell, t.last.cause)
+	case t.last.missed:
 		return fmt.Errorf("%w what is left: processes are started faster than they can be looked at", errCannotTell)
-	case len(t.undecided) > 0:
+	case len(t.last.undecided) > 0:
 		var names []string
-		for _, p := range describe(t.undecided) {
+		for _, p := range describe(t.last.undecided) {
 			names = append(names, p.String())
 		}
 		if len(names) > 0 { // else they have just ended
@@ -296,7 +345,7 @@ const (
 // looks.
 func (t *tree) enough(seen time.Time) bool {
 	since := time.Since(seen)
-	return since > moreLooks && (t.blind || t.empty >= leastLooks || since > limits.KillTimeout)
+	return since > moreLooks && (t.last.blind || t.empty >= leastLooks || since > limits.KillTimeout)
 }
 
 // end ends the tree: it asks, waits until deadline, and kills until nothing is
@@ -323,12 +372,12 @@ func (t *tree) end(deadline func() time.Time) ([]proc, error) {
 			seen = time.Now()
 		}
 		switch over := t.enough(seen); {
-		case t.blind && spent > limits.KillTimeout:
+		case t.last.blind && spent > limits.KillTimeout:
 			return t.stubborn(), t.unknown()
-		case t.blind && (!over && short(t.cause) || len(t.stubborn()) > 0):
+		case t.last.blind && (!over && short(t.last.cause) || len(t.stubborn()) > 0):
 			time.Sleep(blindPause)
 			continue
-		case len(left) == 0 && t.missed && !over:
+		case len(left) == 0 && t.last.missed && !over:
 			time.Sleep(time.Millisecond)
 			continue
 		case len(left) == 0:
@@ -365,19 +414,19 @@ func (t *tree) ask(deadline func() time.Time) bool {
 	}
 	for seen := time.Now(); ; members = t.find(nil) {
 		switch {
-		case !t.blind && !t.missed && len(members) == 0:
+		case !t.last.blind && !t.last.missed && len(members) == 0:
 			return true
 		case !time.Now().Before(deadline()):
 			return false
-		case t.blind:
+		case t.last.blind:
 			// What can be seen without a process table are the leaders.
 			for len(t.stubborn()) > 0 && time.Now().Before(deadline()) {
 				time.Sleep(blindPause)
 			}
 			return false
-		case t.missed && t.enough(seen):
+		case t.last.missed && t.enough(seen):
 			return false
-		case t.missed:
+		case t.last.missed:
 			time.Sleep(time.Millisecond)
 			continue
 		}

@@ -159,8 +159,7 @@ func (l *Local) guard() (*guarding, error) {
 	g := &guarding{bound: time.Now().Add(limits.KillTimeout), over: make(chan struct{})}
 	l.guarding = g
 	shell := l.Command(context.Background(), Spec{Path: watchdogShell}).(*process)
-	l.held[shell] = struct{}{}
-	l.starting.Add(1)
+	l.starting.begin(shell)
 	go func() { // Close waits for it as for a Start
 		defer l.leave(shell)
 		w, err := l.startWatchdog(shell)

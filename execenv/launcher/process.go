@@ -33,22 +33,14 @@ type process struct {
 	stdout, stderr output
 
 	// set by Start
-	conn     *connection
-	tag, id  string
-	inner    execenv.Session  // the launcher
-	tty      execenv.Terminal // the launcher's; nil for pipes
-	input    inputPipe        // the launcher's standard input; nil on a terminal
-	complain *tailText        // the launcher's standard error before the start
-	watch    func() bool      // ends the watch over ctx
-	feeding  sync.WaitGroup   // copies Spec.Stdin
-	reading  sync.WaitGroup   // the pumps
+	*attempt
+	watch func() bool // ends the watch over ctx
 
 	resized resize
 
 	kill   chan struct{} // closed by Kill, with mu held
 	begun  chan struct{} // closed by the first record; refused is valid
 	exited chan struct{} // closed when the exit is known, or never will be
-	over   chan struct{} // closed when the launcher was waited for
 
 	mu sync.Mutex
 	// guards following
@@ -58,6 +50,19 @@ type process struct {
 	exit    terminal.Exit
 	cause   error // of the context that ended it
 	forced  bool  // the launcher was ended by force
+}
+
+// An attempt is one launcher. Start makes another if that may help.
+type attempt struct {
+	conn     *connection
+	tag, id  string
+	inner    execenv.Session  // the launcher
+	tty      execenv.Terminal // the launcher's; nil for pipes
+	input    inputPipe        // the launcher's standard input; nil on a terminal
+	complain tailText         // the launcher's standard error before the start
+	feeding  sync.WaitGroup   // copies Spec.Stdin
+	reading  sync.WaitGroup   // the pumps
+	over     chan struct{}    // closed when the launcher was waited for
 }
 
 type phase int
@@ -75,10 +80,10 @@ var (
 func newProcess(ctx context.Context, e *Executor, spec execenv.Spec) *process {
 	p := &process{
 		e: e, ctx: ctx,
-		kill:   make(chan struct{}),
-		begun:  make(chan struct{}),
-		exited: make(chan struct{}),
-		over:   make(chan struct{}),
+		attempt: &attempt{over: make(chan struct{})},
+		kill:    make(chan struct{}),
+		begun:   make(chan struct{}),
+		exited:  make(chan struct{}),
 	}
 	p.Front = execenv.NewFront(p, spec)
 	p.spec = p.Spec()
@@ -274,9 +279,11 @@ func (p *process) start() error {
 // try starts the launcher, and waits for the wrapper's first record. Another try may
 // succeed if it returns true.
 func (p *process) try(ctx context.Context) (again bool, err error) {
-	if p.conn, err = p.e.connect(ctx); err != nil {
+	conn, err := p.e.connect(ctx)
+	if err != nil {
 		return false, err
 	}
+	p.attempt = &attempt{conn: conn, over: make(chan struct{})}
 	if err := p.launch(); err != nil {
 		p.conn.leave()
 		return false, err
@@ -296,6 +303,7 @@ func (p *process) try(ctx context.Context) (again bool, err error) {
 	case !await.Closed(p.begun) && await.Closed(p.conn.lost):
 		return false, fmt.Errorf("%s: %w", p.e.launcher.Name, ErrLost)
 	case !await.Closed(p.begun):
+		p.feeding.Wait() // so that it takes nothing from the next try
 		text := p.complaint()
 		again = p.e.launcher.Again != nil && p.e.launcher.Again(text.String())
 		return again, p.e.explain(text, &tailText{}, p.inner.Exit().String())
@@ -370,23 +378,50 @@ func (p *process) complaint() *tailText {
 			_, _ = p.complain.Write(b)
 		}
 	}
-	return p.complain
+	return &p.complain
 }
 
 func (p *process) complaints() string { return p.conn.dir + "/" + p.id + "err" }
 
 // launch starts the launcher with the wrapper.
 func (p *process) launch() error {
-	p.tag, p.id = p.conn.next()
+	a := p.attempt
+	a.tag, a.id = a.conn.next()
 	nonce := rand.Text()
-	half := len(nonce) / 2
+	spec, head := p.plan(nonce)
+	a.inner = p.e.local.Command(context.Background(), spec).(execenv.Session)
+	pumps, err := p.connectOutputs(nonce)
+	if err != nil {
+		return err
+	}
+	if err := a.inner.Start(); err != nil {
+		if errors.Is(err, execenv.ErrNoCommand) {
+			return fmt.Errorf("%w: %w", ErrNotInstalled, err)
+		}
+		return err
+	}
+	if p.spec.TTY != nil {
+		a.tty, _ = a.inner.Terminal()
+		pumps[0].from = a.tty
+	} else {
+		a.feeding.Go(func() { p.write(a, head) }) // ends with the launcher
+	}
+	for _, pump := range pumps {
+		a.reading.Go(func() { p.carry(pump) }) // joined by settle
+	}
+	p.e.background.Go(func() { p.settle(a) })
+	return nil
+}
+
+// plan returns the launcher with the wrapper, and the header that the wrapper reads.
+func (p *process) plan(nonce string) (spec execenv.Spec, head string) {
 	dir := p.spec.Dir
 	if dir == "" {
 		dir = p.e.opts.Dir
 	}
-	head := header(dir, p.spec.TTY, p.tag, p.spec.Env.Explicit(), append([]string{p.spec.Path}, p.spec.Args...))
+	head = header(dir, p.spec.TTY, p.tag, p.spec.Env.Explicit(), append([]string{p.spec.Path}, p.spec.Args...))
+	half := len(nonce) / 2
 	argv := []string{"/bin/sh", "-c", wrapper, "tb", nonce[:half], nonce[half:]}
-	spec := execenv.Spec{Env: *p.e.opts.Env, Group: true}
 	wait := ""
 	if p.e.launcher.SetsModes {
 		wait = "w"
@@ -400,73 +435,45 @@ func (p *process) launch() error {
 		argv = append(argv, "o"+wait, head)
 	}
 	argv = p.e.argv(Run{Argv: argv, TTY: p.spec.TTY != nil, Dir: p.conn.dir})
+	spec = execenv.Spec{Env: *p.e.opts.Env, Group: true}
 	if p.spec.TTY != nil {
 		// The launcher's own messages stay out of the terminal.
 		argv = append([]string{"/bin/sh", "-c", `exec "$@" 2>"$0"`, p.complaints()}, argv...)
 		spec.TTY = &execenv.TTY{Size: p.spec.TTY.Size, Input: true}
 	}
 	spec.Path, spec.Args = argv[0], argv[1:]
-	p.inner = p.e.local.Command(context.Background(), spec).(execenv.Session)
-	p.complain = new(tailText)
-	p.over = make(chan struct{})
-	over := p.over
+	return spec, head
+}
 
-	main := &splitter{nonce: []byte(nonce), record: p.take, output: &p.stdout}
-	var streams []pump
+// connectOutputs connects the launcher's pipes, and returns the pump of each output.
+// That of a terminal, which exists once the launcher has started, has no source yet.
+func (p *process) connectOutputs(nonce string) ([]pump, error) {
 	if p.spec.TTY != nil {
 		p.stdout.reader, p.stdout.pipe = io.Pipe()
 		p.stdout.w = p.stdout.pipe
-	} else {
-		out, err := p.inner.StdoutPipe()
-		if err != nil {
-			return err
-		}
-		errOut, err := p.inner.StderrPipe()
-		if err != nil {
-			return err
-		}
-		in, err := p.inner.StdinPipe()
-		if err != nil {
-			return err
-		}
-		p.input = in.(inputPipe)
-		stdout := p.spec.Stdout
-		if p.spec.SameOutput() {
-			stdout = &lockedWriter{w: stdout}
-			p.spec.Stdout, p.spec.Stderr = stdout, stdout
-		}
-		p.open(&p.stdout, stdout)
-		p.open(&p.stderr, p.spec.Stderr)
-		side := &splitter{nonce: []byte(nonce), record: p.take, output: &p.stderr}
-		streams = []pump{{out, main, &p.stdout}, {errOut, side, &p.stderr}}
+		return []pump{p.newPump(nil, nonce, &p.stdout)}, nil
 	}
-	if err := p.inner.Start(); err != nil {
-		if errors.Is(err, execenv.ErrNoCommand) {
-			return fmt.Errorf("%w: %w", ErrNotInstalled, err)
-		}
-		return err
+	out, err := p.inner.StdoutPipe()
+	if err != nil {
+		return nil, err
 	}
-	if p.spec.TTY != nil {
-		p.tty, _ = p.inner.Terminal()
-		streams = []pump{{p.tty, main, &p.stdout}}
-	} else {
-		in := p.input
-		p.feeding.Go(func() { p.write(in, head, over) }) // ends with the launcher
+	errOut, err := p.inner.StderrPipe()
+	if err != nil {
+		return nil, err
 	}
-	for _, s := range streams {
-		p.reading.Go(func() { // joined by settle
-			_, _ = io.CopyBuffer(s.split, struct{ io.Reader }{s.from}, make([]byte, 64<<10))
-			s.split.flush()
-			if s.split == main || p.spec.TTY == nil && !await.Closed(p.begun) {
-				p.keepNoise(&s.split.noise)
-			}
-			if await.Closed(p.begun) {
-				s.to.end()
-			}
-		})
+	in, err := p.inner.StdinPipe()
+	if err != nil {
+		return nil, err
 	}
-	p.e.background.Go(func() { p.settle(over) })
-	return nil
+	p.input = in.(inputPipe)
+	stdout := p.spec.Stdout
+	if p.spec.SameOutput() {
+		stdout = &lockedWriter{w: stdout}
+		p.spec.Stdout, p.spec.Stderr = stdout, stdout
+	}
+	p.open(&p.stdout, stdout)
+	p.open(&p.stderr, p.spec.Stderr)
+	return []pump{p.newPump(out, nonce, &p.stdout), p.newPump(errOut, nonce, &p.stderr)}, nil
 }
 
 // A pump carries one output of the launcher through its splitter.
@@ -474,6 +481,20 @@ type pump struct {
 	from  io.Reader
 	split *splitter
 	to    *output
+}
+
+func (p *process) newPump(from io.Reader, nonce string, to *output) pump {
+	return pump{from, &splitter{nonce: []byte(nonce), record: p.take, output: to}, to}
+}
+
+// carry runs a pump until the end of its source.
+func (p *process) carry(u pump) {
+	_, _ = io.CopyBuffer(u.split, struct{ io.Reader }{u.from}, make([]byte, 64<<10))
+	u.split.flush()
+	p.keepNoise(&u.split.noise)
+	if await.Closed(p.begun) {
+		u.to.end()
+	}
 }
 
 // keepNoise keeps what was written before the first record, for the error of a
@@ -495,24 +516,23 @@ func (p *process) open(o *output, w io.Writer) {
 
 // write writes the header and Spec.Stdin. Where the launcher may be started again
 // that waits for the wrapper: a launcher that fails takes nothing of it. Podman, which
-// is not, loses the output of a command that ends while its input is written. over is
-// closed when the launcher was waited for.
-func (p *process) write(in io.WriteCloser, head string, over <-chan struct{}) {
-	_, err := io.WriteString(in, head+"\n")
+// is not, loses the output of a command that ends while its input is written.
+func (p *process) write(a *attempt, head string) {
+	_, err := io.WriteString(a.input, head+"\n")
 	if p.stdin != nil {
 		return
 	}
 	if err == nil && p.e.launcher.Again != nil {
 		select {
 		case <-p.begun:
-		case <-over:
+		case <-a.over:
 			err = os.ErrClosed
 		}
 	}
 	if err == nil && p.spec.Stdin != nil {
-		_, _ = io.Copy(in, p.spec.Stdin)
+		_, _ = io.Copy(a.input, p.spec.Stdin)
 	}
-	in.Close()
+	a.input.Close()
 }
 
 // enter notes a process that runs.
@@ -530,10 +550,10 @@ func (e *Executor) enter(p *process) error {
 }
 
 // settle waits for the launcher, and for its outputs, and closes over.
-func (p *process) settle(over chan<- struct{}) {
-	<-p.inner.Exited()
-	p.reading.Wait()
-	_ = p.inner.Wait()
+func (p *process) settle(a *attempt) {
+	<-a.inner.Exited()
+	a.reading.Wait()
+	_ = a.inner.Wait()
 	if await.Closed(p.begun) { // else Start decides
 		p.stdout.end()
 		p.stderr.end()
@@ -546,9 +566,9 @@ func (p *process) settle(over chan<- struct{}) {
 	forced := p.forced
 	p.mu.Unlock()
 	if !forced {
-		p.conn.leave()
+		a.conn.leave()
 	}
-	close(over)
+	close(a.over)
 }
 
 // force ends the launcher itself. The far side of a connection may not notice, and
