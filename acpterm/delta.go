@@ -24,18 +24,22 @@ type stream struct {
 	skipped int    // the bytes of that snapshot before last
 	empties int    // snapshots that were empty behind one that was not
 	repeats int    // snapshots that were as the one before
-	is      state
+	ended   int    // snapshots that were taken since the end of the command
+	in      input
+	out     result
 }
 
-// A state is what is known of a stream beside its text.
-type state struct {
-	cleared bool // the last snapshot was empty, and one before was not
+// An input is what the snapshots were like.
+type input struct {
+	cleared bool // the last one was empty, and one before was not
 	cut     bool // the client said once that it truncated
-	gap     bool // what was returned last ends in a gap
-	open    bool // what was returned last may end in an escape sequence
-	guessed bool // what a snapshot had in common with the one before was left out: it may have been new
-	over    bool // the command had ended when this snapshot was taken,
-	settled bool // and when the last one was
+	guessed bool // what one had in common with the one before was left out: it may have been new
+}
+
+// A result is how the text ends that was returned last.
+type result struct {
+	gap  bool // in a gap
+	open bool // maybe in an escape sequence
 }
 
 // A buffer is what a client does with an output that it has given out.
@@ -56,15 +60,17 @@ const minOverlap = 32
 // they may be the first bytes of a character that the client has not got whole.
 // Over says that the command had ended when the snapshot was taken.
 func (s *stream) next(snapshot string, truncated, final, over bool) string {
-	s.is.settled, s.is.over = s.is.over, over
+	if over {
+		s.ended++
+	}
 	s.learn(snapshot)
 	switch {
 	case snapshot == "":
 		return s.empty()
 	case s.buffer == drainedBuffer && truncated:
-		return s.mark(snapshot, before)
+		return s.withGap(snapshot, before)
 	case s.buffer == drainedBuffer:
-		return s.mark(snapshot, nowhere)
+		return s.withGap(snapshot, nowhere)
 	}
 	// That is just full, it says, and may be wrong; a client that cuts inside a
 	// character goes over the limit by what stands for the rest.
@@ -77,12 +83,12 @@ func (s *stream) next(snapshot string, truncated, final, over bool) string {
 	}
 	said := truncated || s.unsure && full
 	text, gap := s.compare(snapshot, said, full)
-	s.is.guessed = s.is.guessed || len(text) < len(snapshot) && gap == nowhere
-	if final && (gap == after || s.is.gap && truncated) {
+	s.in.guessed = s.in.guessed || len(text) < len(snapshot) && gap == nowhere
+	if final && (gap == after || s.out.gap && truncated) {
 		text = trimBroken(text, strings.TrimSuffix) // of a character that was cut
 	}
-	s.is.cut = s.is.cut || said
-	return s.mark(text, gap)
+	s.in.cut = s.in.cut || said
+	return s.withGap(text, gap)
 }
 
 // broken stands for a byte, or some, of a character that is not whole. There are
@@ -104,14 +110,14 @@ func trimBroken(s string, trim func(s, cut string) string) string {
 // command tell for certain, of every later command, too; before, one that is empty
 // again and again, and never as it was.
 func (s *stream) learn(snapshot string) {
-	if s.buffer != unknownBuffer || s.last == "" || s.is.cleared {
+	if s.buffer != unknownBuffer || s.last == "" || s.in.cleared {
 		return
 	}
 	switch {
-	case s.is.settled && s.is.over && snapshot == "":
+	case s.ended > 1 && snapshot == "":
 		s.buffer = drainedBuffer
 		s.client.learnBuffer(drainedBuffer)
-	case s.is.settled && s.is.over:
+	case s.ended > 1:
 		s.buffer = keptBuffer
 		s.client.learnBuffer(keptBuffer)
 	case snapshot == "" && s.empties > 0 && s.repeats == 0:
@@ -125,14 +131,14 @@ func (s *stream) learn(snapshot string) {
 // cleared, or the buffer is drained. Of a buffer that is, a snapshot may have been
 // taken for one before.
 func (s *stream) empty() string {
-	if s.last == "" || s.is.cleared {
+	if s.last == "" || s.in.cleared {
 		return ""
 	}
 	s.empties++
-	s.is.cleared = true
-	if s.is.guessed && s.buffer != keptBuffer {
-		s.is.guessed = false
-		return s.mark("", after)
+	s.in.cleared = true
+	if s.in.guessed && s.buffer != keptBuffer {
+		s.in.guessed = false
+		return s.withGap("", after)
 	}
 	return ""
 }
@@ -146,21 +152,21 @@ const (
 	after
 )
 
-// mark adds the mark of a gap, unless the last thing returned was one.
-func (s *stream) mark(text string, gap place) string {
-	had := s.is.gap
+// withGap adds the mark of a gap to a text, unless the last one returned ends in one.
+func (s *stream) withGap(text string, gap place) string {
+	had := s.out.gap
 	if text != "" || gap != nowhere {
-		s.is.gap = gap == after || gap == before && text == ""
+		s.out.gap = gap == after || gap == before && text == ""
 	}
 	escapes := strings.Contains(text, "\x1b")
 	switch {
 	case gap == before && !had:
-		text, s.is.open = mark(s.is.open)+text, escapes
+		text, s.out.open = gapMark(s.out.open)+text, escapes
 	case gap == after && (!had || text != ""):
-		text, s.is.open = text+mark(s.is.open || escapes), false
+		text, s.out.open = text+gapMark(s.out.open || escapes), false
 	default:
-		s.is.gap = s.is.gap || text == "" && gap != nowhere
-		s.is.open = escapes || s.is.open && len(text) < openSequence
+		s.out.gap = s.out.gap || text == "" && gap != nowhere
+		s.out.open = escapes || s.out.open && len(text) < openSequence
 	}
 	return text
 }
@@ -169,9 +175,9 @@ func (s *stream) mark(text string, gap place) string {
 // over. It is long: an operating system command carries text.
 const openSequence = 4 << 10
 
-// mark is the mark of a gap. An escape sequence that may be open would take it for
+// gapMark is the mark of a gap. An escape sequence that may be open would take it for
 // a part of itself.
-func mark(open bool) string {
+func gapMark(open bool) string {
 	if open {
 		return text.Cancel + terminal.GapMark
 	}
@@ -198,8 +204,8 @@ func (s *stream) compare(snapshot string, truncated, full bool) (string, place) 
 			return snapshot, before
 		}
 		return snapshot, nowhere
-	case s.is.cleared:
-		s.is.cleared = false
+	case s.in.cleared:
+		s.in.cleared = false
 		s.remember(snapshot)
 		if isGrown {
 			return grown, before // or all of it is new
@@ -208,8 +214,8 @@ func (s *stream) compare(snapshot string, truncated, full bool) (string, place) 
 	}
 	const slack = 8 // clients cut at a character, or miss the limit by one
 	nearlyFull := len(snapshot) > s.limit-slack && len(snapshot) < s.limit+slack
-	slid := !s.keepsHead && (truncated || s.is.cut || full || nearlyFull && !isGrown)
-	if slid && isGrown && !s.is.cut {
+	slid := !s.keepsHead && (truncated || s.in.cut || full || nearlyFull && !isGrown)
+	if slid && isGrown && !s.in.cut {
 		// What has slid begins as before by chance only, in a text of few patterns.
 		// Else it has not slid: if it is truncated, the end is missing.
 		_, unique := overlap(s.last, snapshot)
@@ -218,14 +224,14 @@ func (s *stream) compare(snapshot string, truncated, full bool) (string, place) 
 	switch {
 	case isGrown && !slid:
 		s.remember(snapshot)
-		if truncated && !s.is.cut {
+		if truncated && !s.in.cut {
 			return grown, after
 		}
 		return grown, nowhere
 	case s.skipped == 0 && strings.HasPrefix(s.last, snapshot) && !(slid && nearlyFull):
 		// Shorter: a part of a screen was erased, or an unfinished line is held
 		// back. The longer one stays the measure.
-		if truncated && !s.is.cut {
+		if truncated && !s.in.cut {
 			return "", after
 		}
 		return "", nowhere
@@ -254,7 +260,7 @@ func (s *stream) remember(snapshot string) {
 
 // slid handles a snapshot that may begin behind the start of the last.
 func (s *stream) slid(snapshot string) (string, place) {
-	if s.is.settled && s.skipped == 0 && snapshot == s.last {
+	if s.ended > 1 && s.skipped == 0 && snapshot == s.last {
 		return "", nowhere // nobody writes any more, so it has not slid by a period
 	}
 	defer s.remember(snapshot)

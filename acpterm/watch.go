@@ -429,7 +429,7 @@ func (w *watch) finish(why ending) {
 	client := w.current().client
 	if why != byLoss {
 		if w.ev.profile.LosesTail {
-			w.output.Write([]byte(w.stream.mark("", after)))
+			w.output.Write([]byte(w.stream.withGap("", after)))
 		}
 		client.learn(&w.ev)
 	}

@@ -54,15 +54,23 @@ func (g *guard) receiveLong(err error) []byte {
 // message: the state of a scanner that takes it in pieces.
 type envelope struct {
 	depth  int
-	quoted bool   // in a string
-	escape bool   // behind a backslash in it
-	key    []byte // the member of the outermost object that is being read
-	inKey  bool
-	inID   bool // in the value of "id"
+	quoted bool // in a string
+	escape bool // behind a backslash in it
+	at     place
+	key    []byte // the name of the member that is being read
 
 	id     []byte // the value of "id"
 	method bool   // there is a "method"
 }
+
+// A place is where a scanner is in the outermost object.
+type place int
+
+const (
+	inValue place = iota // or before the object
+	inKey
+	inID // in the value of "id"
+)
 
 // maxID is far more than an id has.
 const maxID = 1 << 10
@@ -70,10 +78,10 @@ const maxID = 1 << 10
 // scan takes the next piece of the message.
 func (e *envelope) scan(piece []byte) {
 	for _, c := range piece {
-		if e.inID && e.depth == 1 && c != ',' && c != '}' || e.inID && e.quoted {
+		if e.at == inID && (e.quoted || e.depth == 1 && c != ',' && c != '}') {
 			e.id = append(e.id, c)
 			if len(e.id) > maxID {
-				e.id, e.inID = nil, false
+				e.id, e.at = nil, inValue
 			}
 		}
 		if e.quoted {
@@ -86,7 +94,7 @@ func (e *envelope) scan(piece []byte) {
 				e.quoted = false
 				continue
 			}
-			if e.inKey && len(e.key) < len(`"jsonrpc"`) {
+			if e.at == inKey && len(e.key) < len(`"jsonrpc"`) {
 				e.key = append(e.key, c)
 			}
 			continue
@@ -95,29 +103,29 @@ func (e *envelope) scan(piece []byte) {
 		case '"':
 			e.quoted = true
 		case '{', '[':
-			e.depth++
-			e.inKey = e.depth == 1
-			e.key = e.key[:0]
+			if e.depth++; e.depth == 1 {
+				e.at, e.key = inKey, e.key[:0]
+			}
 		case '}', ']':
 			e.depth--
 		case ',':
 			if e.depth == 1 {
-				e.inKey, e.inID = true, false
-				e.key = e.key[:0]
+				e.at, e.key = inKey, e.key[:0]
 			}
 		case ':':
-			if e.inKey {
+			if e.at == inKey {
 				e.member(string(e.key))
 			}
 		}
 	}
 }
 
-// member notes that a member of the message begins.
+// member notes that the value of a member of the message begins.
 func (e *envelope) member(name string) {
+	e.at = inValue
 	switch name {
 	case "id":
-		e.inID, e.id = true, nil
+		e.at, e.id = inID, nil
 	case "method":
 		e.method = true
 	}

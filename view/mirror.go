@@ -135,7 +135,7 @@ func (m *Mirror) paint(ctx context.Context) (Shown, error) {
 func (m *Mirror) updating() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.vt.Modes().Synchronized
+	return m.vt.Modes().Has(vt.Synchronized)
 }
 
 // apply shows output, and returns it for a terminal that does not return the carriage

@@ -120,7 +120,7 @@ func (s *Screen) match(w *waiter) bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.vt.Modes().Synchronized {
+	if s.vt.Modes().Has(vt.Synchronized) {
 		return false
 	}
 	text := s.vt.Text()
@@ -164,7 +164,7 @@ func (s *Screen) read(ctx context.Context) (terminal.Output, error) {
 func (s *Screen) updating() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.vt.Modes().Synchronized
+	return s.vt.Modes().Has(vt.Synchronized)
 }
 
 // apply shows output.
@@ -237,7 +237,7 @@ func (s *Screen) Cursor() (row, col int, shown bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	row, col, _ = s.vt.Cursor()
-	return row, col, !s.vt.Modes().CursorHidden
+	return row, col, !s.vt.Modes().Has(vt.CursorHidden)
 }
 
 // Highlights returns the text that stands out by its background: what is chosen in
@@ -272,7 +272,7 @@ func (s *Screen) Alternate() bool {
 func (s *Screen) AppCursor() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.vt.Modes().AppCursor
+	return s.vt.Modes().Has(vt.AppCursor)
 }
 
 // Partial reports whether output was evicted before it was read, and the program
@@ -299,7 +299,7 @@ func (s *Screen) String() string {
 	rows, cols := s.vt.Size()
 	spans := s.vt.Highlights()
 	y, x, _ := s.vt.Cursor()
-	hidden := s.vt.Modes().CursorHidden
+	hidden := s.vt.Modes().Has(vt.CursorHidden)
 
 	var b strings.Builder
 	fmt.Fprintf(&b, "[screen of %d rows × %d columns", rows, cols)

@@ -83,84 +83,107 @@ const (
 func main() { os.Exit(run(os.Args[1:])) }
 
 func run(args []string) int {
-	if len(args) > 0 && args[0] == "demo" {
-		return runDemo(args[1:])
+	command := ""
+	if len(args) > 0 {
+		command = args[0]
 	}
-	if len(args) > 0 && args[0] == "ctl" {
-		ctx, stop := signal.NotifyContext(context.Background(), endSignals()...)
+	interruptible := func() (context.Context, context.CancelFunc) {
+		return signal.NotifyContext(context.Background(), endSignals()...)
+	}
+	switch {
+	case command == "demo":
+		return runDemo(args[1:])
+	case command == "ctl":
+		ctx, stop := interruptible()
 		defer stop()
 		p := ctl.Program{Name: "acp-demo-agent ctl", Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
 		return p.Main(ctx, args[1:])
-	}
-	if len(args) > 0 && args[0] == checkclient.Name || len(args) == 0 && checkclient.Asked() {
-		ctx, stop := signal.NotifyContext(context.Background(), endSignals()...)
+	case command == checkclient.Name:
+		ctx, stop := interruptible()
 		defer stop()
-		if len(args) == 0 {
-			return checkclient.Serve(ctx)
-		}
 		return checkclient.Run(ctx, "acp-demo-agent", args[1:], os.Stdout, os.Stderr)
+	case len(args) == 0 && checkclient.Asked():
+		ctx, stop := interruptible()
+		defer stop()
+		return checkclient.Serve(ctx)
 	}
-	var policy bridge.Policy = bridge.Prefer
-	fs := newFlags("acp-demo-agent")
+	return serve(args)
+}
+
+// flags are those of the agent.
+type flags struct {
+	agent.Options
+	record, log string // files
+	version     bool
+}
+
+func (f *flags) define(fs *flag.FlagSet) {
+	f.Policy = bridge.Prefer
 	fs.Func("policy", "", func(v string) error {
-		switch policy = bridge.Policy(v); policy {
+		switch f.Policy = bridge.Policy(v); f.Policy {
 		case bridge.Prefer, bridge.Require, bridge.Local:
 			return nil
 		}
 		return errors.New("it is prefer, require or local")
 	})
-	var profiles acpterm.Profiles
 	fs.Func("profiles", "", func(file string) (err error) {
-		profiles, err = acpterm.LoadProfiles(file)
+		f.Profiles, err = acpterm.LoadProfiles(file)
 		return err
 	})
-	shell := fs.String("shell", "", "")
-	executors := make(map[string]execenv.Executor)
-	defer closeExecutors(executors)
-	fs.Func("env", "", func(v string) error { return addExecutor(executors, v) })
-	ask := fs.Bool("ask", false, "")
-	stateDir := defaultStateDir()
+	fs.StringVar(&f.Shell, "shell", "", "")
+	f.Executors = make(map[string]execenv.Executor)
+	fs.Func("env", "", func(v string) error { return addExecutor(f.Executors, v) })
+	fs.BoolVar(&f.Ask, "ask", false, "")
+	f.StateDir = defaultStateDir()
 	fs.Func("state", "", func(dir string) (err error) {
 		switch dir {
 		case "":
 			return errors.New("it is a directory, or off")
 		case "off":
-			stateDir = ""
+			f.StateDir = ""
 		default:
-			stateDir, err = filepath.Abs(dir) // where the agent was started
+			f.StateDir, err = filepath.Abs(dir) // where the agent was started
 		}
 		return err
 	})
-	controlPath := fs.String("control", "", "")
-	recordFile := fs.String("record", "", "")
-	logFile := fs.String("log", "", "")
-	showVersion := fs.Bool("version", false, "")
+	fs.StringVar(&f.Control, "control", "", "")
+	fs.StringVar(&f.record, "record", "", "")
+	fs.StringVar(&f.log, "log", "", "")
+	fs.BoolVar(&f.version, "version", false, "")
+}
+
+// serve is the agent.
+func serve(args []string) int {
+	f := flags{Options: agent.Options{Version: version.String()}}
+	fs := newFlags("acp-demo-agent")
+	f.define(fs)
+	defer closeExecutors(f.Executors)
 	if status, done := parse(fs, args, usage); done {
 		return status
 	}
-	if *showVersion {
+	if f.version {
 		fmt.Println(version.Line("acp-demo-agent"))
 		return exitOK
 	}
-	logger, closeLog, err := openLog(*logFile)
+	logger, closeLog, err := openLog(f.log)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "acp-demo-agent: %v\n", err)
 		return exitUsage
 	}
 	defer closeLog()
-	var record io.Writer
-	if *recordFile != "" {
-		f, err := os.OpenFile(*recordFile, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	f.Logger = logger
+	if f.record != "" {
+		record, err := os.OpenFile(f.record, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 		if err != nil {
 			fmt.Fprintf(os.Stderr, "acp-demo-agent: --record: %v\n", err)
 			return exitUsage
 		}
-		defer f.Close()
-		record = f
+		defer record.Close()
+		f.Record = record
 	}
-	if *controlPath == "auto" {
-		*controlPath = control.AutoPath(fmt.Sprintf("acp-demo-agent-%d", os.Getpid()))
-		fmt.Fprintln(os.Stderr, "acp-demo-agent: control is served at", *controlPath)
+	if f.Control == "auto" {
+		f.Control = control.AutoPath(fmt.Sprintf("acp-demo-agent-%d", os.Getpid()))
+		fmt.Fprintln(os.Stderr, "acp-demo-agent: control is served at", f.Control)
 	}
 	if _, ok := terminalWidth(os.Stdin); ok {
 		fmt.Fprintln(os.Stderr, "acp-demo-agent: I speak ACP and wait for a client; for something to see, run: acp-demo-agent demo")
@@ -173,11 +196,9 @@ func run(args []string) int {
 	// Ignoring the signal would make every command inherit that.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
-	err = agent.Serve(ctx, os.Stdin, os.Stdout, &agent.Options{
-		Policy: policy, Control: *controlPath, Record: record, Shell: *shell, Ask: *ask, StateDir: stateDir, Profiles: profiles, Executors: executors, Version: version.String(), Logger: logger,
-	})
+	err = agent.Serve(ctx, os.Stdin, os.Stdout, &f.Options)
 	if err != nil {
-		if *logFile != "" {
+		if f.log != "" {
 			logger.Error("ended", "err", err)
 		}
 		complain(err)

@@ -184,7 +184,7 @@ func (s *Screen) reset() {
 	s.clearing()
 	s.main.clear(0)
 	s.main.saved, s.main.isSaved, s.alt.saved = cursor{}, false, cursor{}
-	s.cur, s.modes, s.console, s.tabs = cursor{}, Modes{}, console{}, nil
+	s.cur, s.modes, s.console, s.tabs = cursor{}, 0, console{}, nil
 	s.title, s.titles = "", nil
 }
 
@@ -193,7 +193,7 @@ func (s *Screen) softReset() {
 	s.on.top, s.on.bottom = 0, s.rows-1
 	s.on.saved = cursor{}
 	s.cur = cursor{x: s.cur.x, y: s.cur.y, pending: s.cur.pending}
-	s.modes = Modes{Mouse: s.modes.Mouse, newline: s.modes.newline}
+	s.modes &= Mouse | newline
 	s.console.keypad = false
 }
 
@@ -270,9 +270,19 @@ func (s *Screen) outside() bool { return s.cur.y < s.on.top || s.cur.y > s.on.bo
 
 // csiStandard applies a control sequence that has parameters only.
 func (s *Screen) csiStandard(c byte) {
-	n := s.params.arg(0, 1)
-	what := s.params.arg(0, 0)
-	cur, row := &s.cur, s.on.rows[s.cur.y]
+	switch n := s.params.arg(0, 1); c {
+	case 'J', 'K', 'L', 'M', '@', 'P', 'X', 'S', 'T', 'b':
+		s.csiEdit(c, n)
+	case 'g', 'h', 'l', 'm', 'r', 's', 't', 'u':
+		s.csiSet(c, n)
+	default:
+		s.csiMove(c, n)
+	}
+}
+
+// csiMove moves the cursor.
+func (s *Screen) csiMove(c byte, n int) {
+	cur := &s.cur
 	switch c {
 	case 'A': // CUU
 		s.up(n)
@@ -309,6 +319,13 @@ func (s *Screen) csiStandard(c byte) {
 				cur.x = s.tabBefore(cur.x)
 			}
 		}
+	}
+}
+
+// csiEdit changes what the screen shows.
+func (s *Screen) csiEdit(c byte, n int) {
+	cur, row := &s.cur, s.on.rows[s.cur.y]
+	switch c {
 	case 'J': // ED
 		s.eraseDisplay()
 	case 'K': // EL
@@ -339,13 +356,20 @@ func (s *Screen) csiStandard(c byte) {
 		s.on.scrollDown(s.on.top, s.on.bottom, n, 0)
 	case 'b': // REP
 		s.repeatLast(n)
+	}
+}
+
+// csiSet changes how the terminal works.
+func (s *Screen) csiSet(c byte, n int) {
+	what := s.params.arg(0, 0)
+	switch c {
 	case 'g': // TBC
 		s.clearTabs(what)
 	case 'h', 'l': // SM, RM
 		s.params.each(func(mode int) { s.mode(mode, c == 'h') })
 	case 'm': // SGR
 		if !s.text {
-			cur.attr = cur.attr.sgr(&s.params)
+			s.cur.attr = s.cur.attr.sgr(&s.params)
 		}
 	case 'r': // DECSTBM
 		s.region(n, s.params.arg(1, s.rows))
@@ -505,9 +529,9 @@ func (s *Screen) clearTabs(what int) {
 func (s *Screen) mode(mode int, on bool) {
 	switch mode {
 	case 4: // IRM
-		s.modes.insert = on
+		s.modes.set(insert, on)
 	case 20: // LNM
-		s.modes.newline = on
+		s.modes.set(newline, on)
 	}
 }
 
@@ -515,16 +539,17 @@ func (s *Screen) mode(mode int, on bool) {
 func (s *Screen) privateMode(mode int, on bool) {
 	switch mode {
 	case 1: // DECCKM
-		s.modes.AppCursor = on
+		s.modes.set(AppCursor, on)
 	case 6: // DECOM
 		s.cur.origin = on
 		s.place(0, 0)
 	case 7: // DECAWM
-		s.modes.noWrap = !on
+		s.modes.set(noWrap, !on)
 	case 25: // DECTCEM
-		s.modes.CursorHidden = !on
+		s.modes.set(CursorHidden, !on)
 	case 9, 1000, 1002, 1003:
-		s.modes.Mouse, s.console.mouse = on, chosen(on, mode)
+		s.modes.set(Mouse, on)
+		s.console.mouse = chosen(on, mode)
 	case 1004:
 		s.console.focus = on
 	case 1005, 1006, 1015, 1016:
@@ -532,9 +557,9 @@ func (s *Screen) privateMode(mode int, on bool) {
 	case 66: // DECNKM
 		s.console.keypad = on
 	case 2004:
-		s.modes.Paste = on
+		s.modes.set(Paste, on)
 	case 2026:
-		s.modes.Synchronized = on
+		s.modes.set(Synchronized, on)
 	case 1048:
 		if on {
 			s.save()

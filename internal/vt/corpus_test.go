@@ -30,7 +30,7 @@ type shot struct {
 // shoot returns what s shows.
 func shoot(s *vt.Screen, offset int) shot {
 	rows, cols := s.Size()
-	p := shot{Offset: offset, Cols: cols, Alternate: s.Alternate(), Hidden: s.Modes().CursorHidden}
+	p := shot{Offset: offset, Cols: cols, Alternate: s.Alternate(), Hidden: s.Modes().Has(vt.CursorHidden)}
 	p.Y, p.X, p.Pending = s.Cursor()
 	for y := range rows {
 		p.Rows = append(p.Rows, s.Line(y))

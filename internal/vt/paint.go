@@ -39,7 +39,7 @@ func (s *Screen) Paint() string {
 
 // Returns reports whether a line feed also returns the carriage now.
 func (s *Screen) Returns() bool {
-	return s.modes.newline || s.newline && (s.text || s.on == &s.main)
+	return s.modes.Has(newline) || s.newline && (s.text || s.on == &s.main)
 }
 
 // A painter writes what paints a screen.
@@ -202,10 +202,10 @@ func (p *painter) modes(m Modes, c console) {
 		}
 		p.b = fmt.Appendf(p.b, "\x1b[?%d%s", mode, end)
 	}
-	set(m.AppCursor, 1)
-	set(!m.noWrap, 7)
-	set(!m.CursorHidden, 25)
-	set(m.Paste, 2004)
+	set(m.Has(AppCursor), 1)
+	set(!m.Has(noWrap), 7)
+	set(!m.Has(CursorHidden), 25)
+	set(m.Has(Paste), 2004)
 	set(c.focus, 1004)
 	chosen := []int{c.mouse, c.mouseForm}
 	for _, mode := range []int{9, 1000, 1002, 1003, 1005, 1006, 1015, 1016} {
@@ -218,10 +218,10 @@ func (p *painter) modes(m Modes, c console) {
 			set(true, mode)
 		}
 	}
-	if m.insert {
+	if m.Has(insert) {
 		p.add("\x1b[4h")
 	}
-	if m.newline {
+	if m.Has(newline) {
 		p.add("\x1b[20h")
 	}
 	if c.keypad {

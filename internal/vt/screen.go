@@ -47,24 +47,34 @@ type cursor struct {
 	single  int     // which of them is for the next character; 0 none
 }
 
-// Modes are what programs switch on and off.
-type Modes struct {
-	CursorHidden bool
-	AppCursor    bool // the arrow keys send ESC O and a letter
-	Paste        bool // pasted text stands in brackets
-	Mouse        bool // clicks are reported
-	Synchronized bool // an update is under way: the screen is not whole
+// Modes are a set of what programs switch on and off.
+type Modes uint8
 
-	noWrap  bool
-	insert  bool
-	newline bool // LF returns the carriage
+const (
+	CursorHidden Modes = 1 << iota
+	AppCursor          // the arrow keys send ESC O and a letter
+	Paste              // pasted text stands in brackets
+	Mouse              // clicks are reported
+	Synchronized       // an update is under way: the screen is not whole
+	noWrap
+	insert
+	newline // LF returns the carriage
+)
+
+// Has reports whether all of some modes are on.
+func (m Modes) Has(modes Modes) bool { return m&modes == modes }
+
+func (m *Modes) set(modes Modes, on bool) {
+	if *m &^= modes; on {
+		*m |= modes
+	}
 }
 
 // A console is what programs switch on and off of a terminal beyond what it shows.
 type console struct {
 	keypad    bool // its keys send sequences
 	focus     bool // focus is reported
-	mouse     int  // the mode of Modes.Mouse, 0 if that is off
+	mouse     int  // the mode by which Mouse is on, 0 if that is off
 	mouseForm int  // the form of its reports, 0 is the first
 	shape     int  // of the cursor (DECSCUSR)
 }
@@ -369,7 +379,7 @@ func (p *params) each(f func(int)) {
 // ascii prints printable ASCII.
 func (s *Screen) ascii(p string) {
 	c := &s.cur
-	if s.modes.insert || c.single != 0 || c.sets[c.set] != 0 {
+	if s.modes.Has(insert) || c.single != 0 || c.sets[c.set] != 0 {
 		for _, r := range p {
 			s.print(r)
 		}
@@ -402,7 +412,7 @@ func (s *Screen) advance(n int) {
 // column if rows do not wrap.
 func (s *Screen) wrap() {
 	s.cur.pending = false
-	if s.modes.noWrap {
+	if s.modes.Has(noWrap) {
 		return
 	}
 	s.cur.x = 0
@@ -424,14 +434,14 @@ func (s *Screen) print(r rune) {
 		s.wrap()
 	}
 	if w == 2 && c.x == s.cols-1 {
-		if s.modes.noWrap {
+		if s.modes.Has(noWrap) {
 			return
 		}
 		s.on.rows[c.y].erase(c.x, s.cols, c.attr)
 		s.wrap()
 	}
 	row := s.on.rows[c.y]
-	if s.modes.insert {
+	if s.modes.Has(insert) {
 		row.insert(c.x, w, s.cols, c.attr)
 	}
 	cells := row.over(c.x, w)

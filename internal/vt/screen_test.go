@@ -106,12 +106,12 @@ func TestBounds(t *testing.T) {
 func TestModes(t *testing.T) {
 	s := vt.New(24, 80, false)
 	s.Write("\x1b[?1h\x1b[?2004h\x1b[?1002h\x1b[?25l\x1b[?2026h\x1b]2;one\a\x1b[22;0t\x1b]0;two\a")
-	want := vt.Modes{AppCursor: true, Paste: true, Mouse: true, CursorHidden: true, Synchronized: true}
+	want := vt.AppCursor | vt.Paste | vt.Mouse | vt.CursorHidden | vt.Synchronized
 	if got := s.Modes(); got != want || s.Title() != "two" {
 		t.Errorf("%+v, %q; want %+v, two", got, s.Title(), want)
 	}
 	s.Write("\x1b[?1;25;1002;2004l\x1b[?25h\x1b[?2026l\x1b[23;0t")
-	if got := s.Modes(); got != (vt.Modes{}) || s.Title() != "one" {
+	if got := s.Modes(); got != 0 || s.Title() != "one" {
 		t.Errorf("after all were switched off: %+v, %q", got, s.Title())
 	}
 }

@@ -120,7 +120,7 @@ func (t *Text) bulk(p string) (used, seen int) {
 func (s *Screen) fresh() bool {
 	c := &s.cur
 	if s.state != Ground || s.carry != "" || s.on != &s.main || c.x != 0 || c.pending ||
-		c.single != 0 || c.sets[c.set] != 0 || s.modes.noWrap ||
+		c.single != 0 || c.sets[c.set] != 0 || s.modes.Has(noWrap) ||
 		s.main.top != 0 || s.main.bottom != s.rows-1 || s.main.last() >= c.y {
 		return false
 	}

@@ -142,11 +142,8 @@ func check(ctx context.Context, argv []string, limit time.Duration) (_ probe.Rep
 	if err != nil {
 		return none, err
 	}
-	// A program without arguments, and without a variable that a client might not
-	// pass on.
-	text := fmt.Sprintf("#!/bin/sh\n%s=%s exec %s\n", directory, shellwords.Quote(dir), shellwords.Quote(self))
-	program := filepath.Join(dir, script)
-	if err := os.WriteFile(program, []byte(text), 0o700); err != nil {
+	program, err := writeAgent(dir, self)
+	if err != nil {
 		return none, err
 	}
 	argv = slices.Clone(argv)
@@ -156,74 +153,102 @@ func check(ctx context.Context, argv []string, limit time.Duration) (_ probe.Rep
 
 	local := execenv.NewLocal(nil)
 	defer func() { err = errors.Join(err, local.Close()) }()
-	var printed tail
-	client := local.Command(ctx, execenv.Spec{
+	c := client{dir: dir, ended: make(chan error, 1)}
+	c.Process = local.Command(ctx, execenv.Spec{
 		Path: argv[0], Args: argv[1:], Env: execenv.Env{}.Inherit().With(map[string]string{"TERMBRIDGE_AGENT": program}),
-		Stdout: &printed, Stderr: &printed, Group: true,
+		Stdout: &c.printed, Stderr: &c.printed, Group: true,
 	})
-	stdin, err := client.StdinPipe()
+	stdin, err := c.StdinPipe()
 	if err != nil {
 		return none, err
 	}
-	if err := client.Start(); err != nil {
+	if err := c.Start(); err != nil {
 		return none, err
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- client.Wait() }() // ends with the client, which is killed below at the latest
+	go func() { c.ended <- c.Wait() }() // ends with the client, which is killed below at the latest
 
-	report, exited := none, false
 	bound, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	report, err := c.awaitReport(bound)
+	stdin.Close()
+	c.end(ctx)
+	switch {
+	case err == nil:
+		return report, nil
+	case ctx.Err() != nil:
+		return none, c.failure("; it was interrupted")
+	case bound.Err() != nil:
+		return none, c.failure(fmt.Sprintf(", within %v", limit))
+	case c.exit != nil:
+		return none, c.failure("; the client: " + c.exit.Error())
+	}
+	return none, c.failure("; the client has exited with 0")
+}
+
+// writeAgent writes the program that the client starts: one without arguments, and
+// without a variable that a client might not pass on.
+func writeAgent(dir, self string) (string, error) {
+	text := fmt.Sprintf("#!/bin/sh\n%s=%s exec %s\n", directory, shellwords.Quote(dir), shellwords.Quote(self))
+	program := filepath.Join(dir, script)
+	return program, os.WriteFile(program, []byte(text), 0o700)
+}
+
+// A client is the client under check.
+type client struct {
+	execenv.Process
+	dir     string // where its agent reports
+	printed tail
+	ended   chan error // the result of Wait
+	exited  bool       // that was received: it is exit
+	exit    error
+}
+
+// awaitReport waits for the agent's report, until the client has exited or ctx ends.
+func (c *client) awaitReport(ctx context.Context) (report probe.Report, err error) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	var exit error
-	for done := false; !done; {
-		if report, err = readReport(filepath.Join(dir, reportFile)); err == nil {
-			break
+	for {
+		report, err = readReport(filepath.Join(c.dir, reportFile))
+		if err == nil || c.exited || ctx.Err() != nil {
+			return report, err
 		}
 		select {
 		case <-tick.C:
-		case exit = <-ended:
-			exited, done = true, true
-			report, err = readReport(filepath.Join(dir, reportFile)) // written just before
-		case <-bound.Done():
-			done = true
-		}
-	}
-	stdin.Close()
-	if !exited {
-		select { // it may end by itself now
-		case exit = <-ended:
-		case <-time.After(endBound):
-			_ = client.Kill()
-			<-ended
+		case c.exit = <-c.ended:
+			c.exited = true // and the report may have been written just before
 		case <-ctx.Done():
-			_ = client.Kill()
-			<-ended
 		}
 	}
-	if err == nil {
-		return report, nil
+}
+
+// end waits for the client to end by itself, since its input has, and kills it.
+func (c *client) end(ctx context.Context) {
+	if c.exited {
+		return
 	}
-	seen, _ := os.ReadFile(filepath.Join(dir, steps))
+	select {
+	case c.exit = <-c.ended:
+		return
+	case <-time.After(endBound):
+	case <-ctx.Done():
+	}
+	_ = c.Kill()
+	<-c.ended
+}
+
+// failure is the error of a check without a report: how far the agent has come, how
+// the client ended, and what that has printed.
+func (c *client) failure(end string) error {
+	seen, _ := os.ReadFile(filepath.Join(c.dir, steps))
 	why := "the client did not start the agent"
 	if all := strings.Fields(string(bytes.ReplaceAll(bytes.TrimSpace(seen), []byte("\n"), []byte(", ")))); len(all) > 0 {
 		why = "the agent has no report; it has seen: " + strings.Join(all, " ")
 	}
-	switch {
-	case ctx.Err() != nil:
-		why += "; it was interrupted"
-	case bound.Err() != nil:
-		why += fmt.Sprintf(", within %v", limit)
-	case exit != nil:
-		why += "; the client: " + exit.Error()
-	default:
-		why += "; the client has exited with 0"
-	}
-	if text := strings.TrimSpace(printed.String()); text != "" {
+	why += end
+	if text := strings.TrimSpace(c.printed.String()); text != "" {
 		why += "; it printed:\n" + text
 	}
-	return none, errors.New(why)
+	return errors.New(why)
 }
 
 // endBound is how long a client has to end when its input has.
