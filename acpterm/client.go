@@ -1,8 +1,11 @@
 package acpterm
 
 import (
+	"cmp"
 	"sync"
 	"time"
+
+	"github.com/termbridge/termbridge/internal/signals"
 )
 
 // A Client is what the Managers of one connection share: what their commands have
@@ -17,7 +20,18 @@ type Client struct {
 	buffer  buffer    // what it does with an output that it has given out
 	prompt  int       // commands whose output was complete at the exit; negative: of one it was not
 	unseen  int       // commands that it ran, and that were not seen on this host; negative: one was
+	part    kept      // the part of an output over the limit that it keeps
+	signals Signals   // how it reports a signal: names, texts, or not known
 }
+
+// A kept is the part of an output over the limit that a client keeps.
+type kept int
+
+const (
+	unknownPart kept = iota
+	keptHead
+	keptTail // ever: ACP asks for it, and it is never unlearned
+)
 
 // idleRate is how many reads of outputs that nobody waits for are made in a
 // second at most. It is above what 1,000 terminals need at one read in PollIdle
@@ -81,6 +95,44 @@ func (c *Client) outputs() buffer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.buffer
+}
+
+// learnPart takes the part of an output over the limit that it was seen to keep.
+func (c *Client) learnPart(k kept) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.part = max(c.part, k)
+}
+
+// learnSignal takes how a command has ended.
+func (c *Client) learnSignal(signal *string) {
+	if signal == nil {
+		return
+	}
+	way := SignalsUnknown
+	switch name := signals.Parse(*signal); {
+	case name == *signal && signals.Number(name) != 0:
+		way = SignalNames
+	case signals.Described(*signal) != "":
+		way = SignalTexts
+	default:
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.signals = way
+}
+
+// profile returns p with what the client has shown, where p does not tell.
+func (c *Client) profile(p Profile) Profile {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p.KeepsHead = p.KeepsHead || c.part == keptHead
+	p.Signals = cmp.Or(p.Signals, c.signals)
+	return p
 }
 
 // promptEnough is how many commands must have shown their whole output at the exit

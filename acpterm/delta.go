@@ -223,6 +223,7 @@ func (s *stream) compare(snapshot string, truncated, full bool) (string, place) 
 	}
 	switch {
 	case isGrown && !slid:
+		s.learnHead(truncated)
 		s.remember(snapshot)
 		if truncated && !s.in.cut {
 			return grown, after
@@ -231,6 +232,7 @@ func (s *stream) compare(snapshot string, truncated, full bool) (string, place) 
 	case s.skipped == 0 && strings.HasPrefix(s.last, snapshot) && !(slid && nearlyFull):
 		// Shorter: a part of a screen was erased, or an unfinished line is held
 		// back. The longer one stays the measure.
+		s.learnHead(truncated)
 		if truncated && !s.in.cut {
 			return "", after
 		}
@@ -239,6 +241,22 @@ func (s *stream) compare(snapshot string, truncated, full bool) (string, place) 
 		return s.slid(snapshot)
 	}
 	return s.rewritten(snapshot)
+}
+
+// learnHead takes a snapshot that begins as the last one did: if the client has
+// truncated it, it has dropped the end.
+func (s *stream) learnHead(truncated bool) {
+	if truncated && len(s.last) >= minOverlap && varied(s.last) {
+		s.client.learnPart(keptHead)
+	}
+}
+
+// learnTail takes a snapshot that begins with the last n bytes of the one before: if
+// that is not all of it, the client has dropped the start.
+func (s *stream) learnTail(n int) {
+	if n < len(s.last) {
+		s.client.learnPart(keptTail)
+	}
 }
 
 // grown returns what snapshot has behind the last one, if it begins with it.
@@ -276,6 +294,7 @@ func (s *stream) slid(snapshot string) (string, place) {
 	}
 	n, unique := overlap(s.last, snapshot)
 	if unique {
+		s.learnTail(n)
 		return snapshot[n:], nowhere
 	}
 	line, _ := s.changedLine(snapshot)
@@ -292,6 +311,7 @@ func (s *stream) rewritten(snapshot string) (string, place) {
 	}
 	n, unique := overlap(s.last, snapshot)
 	if unique && n > line {
+		s.learnTail(n)
 		return snapshot[n:], nowhere // the scrollback slid, and nobody said so
 	}
 	return snapshot[max(n, line):], before

@@ -247,6 +247,61 @@ func TestStreamOfADrainedBuffer(t *testing.T) {
 	})
 }
 
+// Which part of an output over the limit a client keeps, two snapshots show that tell:
+// one that says it is truncated, and begins as before; one that begins inside the one
+// before. A text of few patterns shows nothing, and a client that has kept the end once
+// does so.
+func TestStreamLearnsThePart(t *testing.T) {
+	var b strings.Builder
+	for i := range 200 {
+		fmt.Fprintf(&b, "line %d\n", i)
+	}
+	lines, dots := b.String(), strings.Repeat(".", 1000)
+	type shot struct {
+		from, to  int
+		truncated bool
+	}
+	head := []shot{{0, 90, false}, {0, 100, true}}
+	tail := []shot{{0, 100, false}, {50, 150, true}}
+	for _, test := range []struct {
+		rule  string
+		text  string
+		shots []shot
+		want  kept
+	}{
+		{"it begins as before, and is truncated", lines, head, keptHead},
+		{"and does not grow", lines, []shot{{0, 100, false}, {0, 100, true}}, keptHead},
+		{"or is shorter", lines, []shot{{0, 100, false}, {0, 90, true}}, keptHead},
+		{"it begins as before, and is not truncated", lines, []shot{{0, 50, false}, {0, 80, false}}, unknownPart},
+		{"it begins inside the one before", lines, tail, keptTail},
+		{"dots begin as dots do", dots, head, unknownPart},
+		{"a line begins as a line does", lines, []shot{{0, 7, false}, {0, 14, true}}, unknownPart},
+		{"the first one is truncated", lines, []shot{{0, 100, true}}, unknownPart},
+		{"the end, and then the start", lines, append(tail, shot{50, 150, true}), keptTail},
+	} {
+		t.Run(test.rule, func(t *testing.T) {
+			var client Client
+			s := Profile{}.stream(100, &client)
+			for _, shot := range test.shots {
+				s.next(test.text[shot.from:shot.to], shot.truncated, false, false)
+			}
+			if client.part != test.want {
+				t.Errorf("learned %v, want %v", client.part, test.want)
+			}
+		})
+	}
+	var client Client
+	for _, shots := range [][]shot{tail, head} {
+		s := client.profile(Profile{}).stream(100, &client)
+		for _, shot := range shots {
+			s.next(lines[shot.from:shot.to], shot.truncated, false, false)
+		}
+	}
+	if client.part != keptTail {
+		t.Error("what has kept the end is believed to keep the start")
+	}
+}
+
 // What stands for the bytes of a character that is cut, at the end of what was
 // written so far or at the limit, is neither shown twice nor taken for a loss; what
 // the program wrote itself is neither lost nor doubled.

@@ -312,7 +312,7 @@ func (m *Manager) adopt(p peer, id string, cmd terminal.Command, r *release, ask
 		release:   r,
 		tag:       tag,
 		output:    tail.New(m.limit(cmd)),
-		stream:    m.options.Profile.stream(asked, p.client),
+		stream:    p.client.profile(m.options.Profile).stream(asked, p.client),
 		wake:      make(chan struct{}, 1),
 		refreshes: make(chan chan<- seen),
 		stopping:  make(chan struct{}),

@@ -92,7 +92,7 @@ func (t *term) run() {
 	defer close(t.over)
 	w := &watch{
 		term:  t,
-		ev:    evidence{profile: t.manager.options.Profile},
+		ev:    evidence{profile: t.current().client.profile(t.manager.options.Profile)},
 		waits: make(chan reply[acp.WaitForTerminalExitResponse], maxWaits+1),
 		poll:  newPoll(),
 		stop:  t.stopping,
@@ -255,6 +255,7 @@ func (w *watch) sendWait() {
 // may pass.
 func (w *watch) waited(r reply[acp.WaitForTerminalExitResponse]) {
 	w.waiting--
+	w.current().client.learnSignal(r.value.Signal)
 	err := w.failure(acp.ClientMethodTerminalWaitForExit, r.err)
 	switch {
 	case w.ev.waited(r.value.ExitCode, r.value.Signal, err):
