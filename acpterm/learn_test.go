@@ -23,7 +23,9 @@ func TestWhatIsLearned(t *testing.T) {
 		{Line: "lines 300 20ms", OutputLimit: 1000},
 		{Args: []string{"signal", "SIGTERM"}},
 		{Line: "sleep 1h", Timeout: time.Second},
-		{Line: "echo x"}, {Line: "echo x"}, {Line: "echo x"},
+	}
+	for range 8 { // a read that was under way at the exit may have brought its output, and tells nothing
+		commands = append(commands, terminal.Command{Line: "echo x"})
 	}
 	learned := map[string]acpterm.Profile{}
 	for _, b := range emulate.Behaviours() {
@@ -112,7 +114,7 @@ func TestWhatIsLearnedCounts(t *testing.T) {
 				run(terminal.Command{Line: "lines 300 20ms", OutputLimit: 1000})
 				run(terminal.Command{Line: "sleep 1h", Timeout: time.Second})
 			}
-			_, text := run(terminal.Command{Line: "lines 300 0s", OutputLimit: 1000})
+			_, text := run(terminal.Command{Args: []string{"print", strings.Repeat("all at once\\n", 300)}, OutputLimit: 1000})
 			if strings.HasSuffix(text, terminal.GapMark) != taught {
 				t.Errorf("taught %v: it ends in %q", taught, text[len(text)-40:])
 			}
