@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/termbridge/termbridge/internal/secrets"
 )
 
 // An Env says which environment a process gets. The zero value is minimal: the
@@ -206,10 +208,10 @@ func (e Env) inherits(kv string, n int) bool {
 		return false
 	case e.from == everything:
 		return true
-	case len(e.keep) > 0 && matches(e.keep, strings.ToUpper(name)):
+	case len(e.keep) > 0 && secrets.Matches(e.keep, strings.ToUpper(name)):
 		return true
 	case e.from == safe:
-		return !kind.looksSecret(kv, kv[n+1:]) && (len(e.secret) == 0 || !matches(e.secret, strings.ToUpper(name)))
+		return !kind.Looks(kv, kv[n+1:]) && (len(e.secret) == 0 || !secrets.Matches(e.secret, strings.ToUpper(name)))
 	default:
 		return kind.minimal
 	}
@@ -219,7 +221,7 @@ func (e Env) inherits(kv string, n int) bool {
 type nameKind struct {
 	minimal bool
 	agent   bool // its terminal, editor or supervisor
-	secrecy
+	secrets.Kind
 }
 
 // nameKinds remembers them: names are few and the same at every start, and to
@@ -231,28 +233,9 @@ func kindOf(name string) nameKind {
 		return kind.(nameKind)
 	}
 	upper := strings.ToUpper(name)
-	kind := nameKind{matches(minimalNames, upper), matches(agentNames, upper), secrecyOf(upper)}
+	kind := nameKind{secrets.Matches(minimalNames, upper), secrets.Matches(agentNames, upper), secrets.KindOf(name)}
 	nameKinds.Store(strings.Clone(name), kind)
 	return kind
-}
-
-func matches(patterns []string, name string) bool {
-	return slices.ContainsFunc(patterns, func(pattern string) bool { return match(pattern, name) })
-}
-
-// match reports whether a name, in upper case, is like pattern.
-func match(pattern, name string) bool {
-	core, anyPrefix := strings.CutPrefix(pattern, "*")
-	core, anySuffix := strings.CutSuffix(core, "*")
-	switch {
-	case anyPrefix && anySuffix:
-		return strings.Contains(name, core)
-	case anyPrefix:
-		return strings.HasSuffix(name, core)
-	case anySuffix:
-		return strings.HasPrefix(name, core)
-	}
-	return name == core
 }
 
 // Env returns the environment that fits the trust in the class:

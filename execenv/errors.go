@@ -29,7 +29,7 @@ func (e *StartError) Error() string {
 // Unwrap returns Err.
 func (e *StartError) Unwrap() error { return e.Err }
 
-// Reasons of a [StartError]; use errors.Is.
+// Reasons of a [StartError], for errors.Is, and a value of [LocalOptions].
 const (
 	// ErrNoDir: the working directory is missing, no directory, or closed to us.
 	ErrNoDir = startReason("no such working directory")
@@ -50,6 +50,9 @@ const (
 	ErrNoResources = startReason("out of resources")
 	// ErrNoTerminal: no more pseudo-terminals, or none on this machine.
 	ErrNoTerminal = startReason("no pseudo-terminal")
+
+	// NoCgroup is the LocalOptions.Cgroup that uses no cgroups.
+	NoCgroup = "none"
 )
 
 type startReason string

@@ -140,9 +140,6 @@ type LocalOptions struct {
 	Subreaper bool
 }
 
-// NoCgroup is the LocalOptions.Cgroup that uses no cgroups.
-const NoCgroup = "none"
-
 // markName is the environment variable with the marks of a process: one entry
 // "EXECUTOR.NUMBER," per Local above it, the outermost first. Thus an agent
 // that runs as a command of another can be found with all its own commands.

@@ -35,6 +35,7 @@ import (
 	"github.com/termbridge/termbridge/execenv"
 	"github.com/termbridge/termbridge/execenv/launcher"
 	"github.com/termbridge/termbridge/internal/logqueue"
+	"github.com/termbridge/termbridge/internal/secrets"
 	"github.com/termbridge/termbridge/internal/version"
 )
 
@@ -324,7 +325,7 @@ func openLog(file string) (l *slog.Logger, close func(), err error) {
 type redacted struct{ io.Writer }
 
 func (w redacted) Write(record []byte) (int, error) {
-	_, err := io.WriteString(w.Writer, execenv.Redact(string(record)))
+	_, err := io.WriteString(w.Writer, secrets.Redact(string(record)))
 	return len(record), err
 }
 

@@ -23,7 +23,7 @@ import (
 
 	"golang.org/x/tools/txtar"
 
-	"github.com/termbridge/termbridge/execenv"
+	"github.com/termbridge/termbridge/internal/secrets"
 )
 
 // The sides of a connection.
@@ -78,7 +78,7 @@ func (l *Log) line(from string, line []byte) {
 	}
 	text, ok := redacted(line)
 	if !ok { // no JSON: as a Go string, which holds no line that looks like a file
-		from, text = from+" garbage", fmt.Sprintf("%q", execenv.Redact(string(line)))
+		from, text = from+" garbage", fmt.Sprintf("%q", secrets.Redact(string(line)))
 	}
 	l.write(fmt.Sprintf("-- %.3fs %s --\n%s\n", at.Seconds(), from, text))
 }
@@ -163,9 +163,9 @@ func redacted(line []byte) (string, bool) {
 func redact(name string, v any, changed *bool) any {
 	switch v := v.(type) {
 	case string:
-		s := execenv.Redact(v)
-		if name != "" && execenv.LooksSecret(name, v) {
-			s = execenv.Redacted
+		s := secrets.Redact(v)
+		if name != "" && secrets.Looks(name, v) {
+			s = secrets.Mark
 		}
 		*changed = *changed || s != v
 		return s

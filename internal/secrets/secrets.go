@@ -1,4 +1,6 @@
-package execenv
+// Package secrets knows what looks like a secret: a variable of an environment, by its
+// name or its value, and a part of a text.
+package secrets
 
 import (
 	"os"
@@ -10,17 +12,17 @@ import (
 	"sync/atomic"
 )
 
-// A secret is a rule by which a variable looks like a secret. The sources are
+// A rule is one by which a variable looks like a secret. The sources are
 // the rules of gitleaks (each "gitleaks ID" is one of its default
 // configuration), the documentation of the product that a name belongs to, and
 // common usage.
-type secret struct {
-	pattern string // of a name, as [Env.Secret] takes it, or a regular expression for a value
+type rule struct {
+	pattern string // of a name, as [Matches] takes it, or a regular expression for a value
 	source  string
 }
 
 // secretNames: how the name of a variable says that its value is a secret.
-var secretNames = []secret{
+var secretNames = []rule{
 	{"*SECRET*", "gitleaks generic-api-key: secret"},
 	{"*PASSWORD*", "gitleaks generic-api-key: passw(or)d"},
 	{"*PASSWD*", "gitleaks generic-api-key: passw(or)d"},
@@ -79,7 +81,7 @@ var secretNames = []secret{
 }
 
 // secretValues: how a value says so itself.
-var secretValues = []secret{
+var secretValues = []rule{
 	{`://[^\s/@:]*:[^\s/@]+@`, "RFC 3986: a password in a URL; gitleaks sidekiq-sensitive-url"},
 	{`://[[:xdigit:]]{32,}@`, "Sentry: a key in a URL"},
 	{`(?i)(?:^|[?&;,\s"'{])"?(?:password|passwd|pwd|(?:client|shared)[_-]?secret|secret|(?:access|auth|api|refresh)[_-]?token|token|api[_-]?key|(?:shared[_-]?)?(?:access|account|secret)[_-]?key)"?\s*[=:]\s*"?[^\s&;,"']{4}`,
@@ -163,13 +165,46 @@ var secretValue = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile("(?:" + strings.Join(all, ")|(?:") + ")")
 })
 
-// A secrecy is what the name of a variable says about its value.
-type secrecy struct{ secret, counted, file bool }
+// A Kind is what the name of a variable says about its value.
+type Kind struct{ secret, counted, file bool }
 
-func secrecyOf(name string) (s secrecy) {
-	s.secret = slices.ContainsFunc(secretNames, func(s secret) bool { return match(s.pattern, name) }) && !matches(publicNames, name)
-	s.counted, s.file = matches(countedNames, name), matches(fileNames, name)
-	return s
+// kinds remembers them: names are few and the same at every start, and to match one
+// with all patterns takes a microsecond.
+var kinds sync.Map
+
+// KindOf returns the Kind of a name, in upper or lower case.
+func KindOf(name string) Kind {
+	if k, ok := kinds.Load(name); ok {
+		return k.(Kind)
+	}
+	upper := strings.ToUpper(name)
+	k := Kind{
+		secret:  slices.ContainsFunc(secretNames, func(r rule) bool { return match(r.pattern, upper) }) && !Matches(publicNames, upper),
+		counted: Matches(countedNames, upper),
+		file:    Matches(fileNames, upper),
+	}
+	kinds.Store(strings.Clone(name), k)
+	return k
+}
+
+// Matches reports whether a name, in upper case, is like one of patterns: of those, an
+// asterisk at the beginning or the end stands for anything.
+func Matches(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool { return match(pattern, name) })
+}
+
+func match(pattern, name string) bool {
+	core, anyPrefix := strings.CutPrefix(pattern, "*")
+	core, anySuffix := strings.CutSuffix(core, "*")
+	switch {
+	case anyPrefix && anySuffix:
+		return strings.Contains(name, core)
+	case anyPrefix:
+		return strings.HasSuffix(name, core)
+	case anySuffix:
+		return strings.HasPrefix(name, core)
+	}
+	return name == core
 }
 
 // secretCache remembers what was found of variables with a value: they are the
@@ -181,13 +216,13 @@ var secretCache struct {
 
 const maxSecretCache = 4096
 
-// looksSecret reports whether the variable kv, whose name says s, looks like a
-// secret.
-func (s secrecy) looksSecret(kv, value string) bool {
+// Looks reports whether the variable kv, "NAME=value", whose name is of that Kind,
+// looks like a secret.
+func (k Kind) Looks(kv, value string) bool {
 	if found, ok := secretCache.Load(kv); ok {
 		return found.(bool)
 	}
-	found := s.judge(value)
+	found := k.judge(value)
 	if secretCache.n.Add(1) > maxSecretCache {
 		secretCache.Clear()
 		secretCache.n.Store(1)
@@ -196,24 +231,24 @@ func (s secrecy) looksSecret(kv, value string) bool {
 	return found
 }
 
-func (s secrecy) judge(value string) bool {
+func (k Kind) judge(value string) bool {
 	switch {
 	case strings.HasPrefix(value, "() {"): // a function of bash
 		return false
 	case secretValue().MatchString(value):
 		return true
-	case !s.secret, harmlessWord.MatchString(value):
+	case !k.secret, harmlessWord.MatchString(value):
 		return false
-	case s.counted && harmlessNumber.MatchString(value):
+	case k.counted && harmlessNumber.MatchString(value):
 		return false
 	}
-	return !pathOf.MatchString(value) || !s.isPath(value)
+	return !pathOf.MatchString(value) || !k.isPath(value)
 }
 
 // isPath reports whether value, which begins like a path, is one: a key in
 // base64 may begin with a slash, too.
-func (s secrecy) isPath(value string) bool {
-	if s.file || withExtension.MatchString(value) || strings.HasPrefix(value, "file:") {
+func (k Kind) isPath(value string) bool {
+	if k.file || withExtension.MatchString(value) || strings.HasPrefix(value, "file:") {
 		return true
 	}
 	if rest, ok := strings.CutPrefix(value, "~"); ok {

@@ -1,10 +1,10 @@
-package execenv_test
+package secrets_test
 
 import (
 	"strings"
 	"testing"
 
-	"github.com/termbridge/termbridge/execenv"
+	"github.com/termbridge/termbridge/internal/secrets"
 )
 
 func TestRedact(t *testing.T) {
@@ -21,20 +21,20 @@ func TestRedact(t *testing.T) {
 		`{"password": "correct horse"}`:                            "correct",
 		"password=firstsecret password=secondsecret":               "secondsecret",
 	} {
-		got := execenv.Redact(text)
-		if strings.Contains(got, secret) || !strings.Contains(got, execenv.Redacted) {
+		got := secrets.Redact(text)
+		if strings.Contains(got, secret) || !strings.Contains(got, secrets.Mark) {
 			t.Errorf("%q: %q", text, got)
 		}
 	}
-	if got := execenv.Redact("before " + key + " after"); got != "before [redacted] after" {
+	if got := secrets.Redact("before " + key + " after"); got != "before [redacted] after" {
 		t.Errorf("around a key: %q", got)
 	}
 	for _, text := range []string{"", "go test ./...", "https://example.org/a?b=c", "MAX_TOKENS=4096", "ls -la /home/me/.ssh"} {
-		if got := execenv.Redact(text); got != text {
+		if got := secrets.Redact(text); got != text {
 			t.Errorf("%q: %q", text, got)
 		}
 	}
-	if !execenv.LooksSecret("api_token", "abc123def") || execenv.LooksSecret("sessionId", "sess_ABCDEF") {
-		t.Error("LooksSecret")
+	if !secrets.Looks("api_token", "abc123def") || secrets.Looks("sessionId", "sess_ABCDEF") {
+		t.Error("Looks")
 	}
 }

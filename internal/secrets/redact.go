@@ -1,4 +1,4 @@
-package execenv
+package secrets
 
 import (
 	"os"
@@ -8,21 +8,17 @@ import (
 	"sync"
 )
 
-// Redacted stands for a secret.
-const Redacted = "[redacted]"
+// Mark stands for a secret.
+const Mark = "[redacted]"
 
-// LooksSecret reports whether a variable, or a member with such a name, looks like a
-// secret, as [Env.InheritSafe] judges it.
-func LooksSecret(name, value string) bool {
-	return secrecyOf(strings.ToUpper(name)).judge(value)
-}
+// Looks reports whether a variable, or a member with such a name, looks like a secret.
+func Looks(name, value string) bool { return KindOf(name).judge(value) }
 
-// Redact returns s with [Redacted] for what looks like a secret in it, by itself (see
-// [Env.InheritSafe]) or since it is the value of a variable of this process that looks
+// Redact returns s with [Mark] for what looks like a secret in it, by itself or since it is the value of a variable of this process that looks
 // like one. It is a net for logs, and no proof that nothing is left.
 func Redact(s string) string {
 	for _, value := range ownSecrets() {
-		s = strings.ReplaceAll(s, value, Redacted)
+		s = strings.ReplaceAll(s, value, Mark)
 	}
 	var b strings.Builder
 	for {
@@ -34,7 +30,7 @@ func Redact(s string) string {
 		if delimiter := s[at[0]]; strings.IndexByte("?&;,\"'{ \t\n", delimiter) >= 0 { // not of the secret
 			b.WriteByte(delimiter)
 		}
-		b.WriteString(Redacted)
+		b.WriteString(Mark)
 		s = s[at[1]:]
 		if rest := restOfSecret().FindString(s); rest != "" { // a rule names how it begins
 			s = s[len(rest):]
@@ -58,7 +54,7 @@ const leastSecret = 6
 func ownSecrets() (values []string) {
 	for _, kv := range os.Environ() {
 		name, value, _ := strings.Cut(kv, "=")
-		if kind := kindOf(name); len(value) >= leastSecret && kind.looksSecret(kv, value) {
+		if len(value) >= leastSecret && KindOf(name).Looks(kv, value) {
 			values = append(values, value)
 		}
 	}
