@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/termbridge/termbridge/internal/limits"
-	"github.com/termbridge/termbridge/terminal"
 )
 
 // defaults are the names of what the table of docs/architecture.md shows, by row, and
@@ -30,7 +29,7 @@ var defaults = map[string][]string{
 	"drain after exit: quiet / at most":                                    {"DrainQuiet", "DrainLimit"},
 	"poll of a client's output while read / while nobody reads":            {"PollMin", "PollMax", "PollIdle"},
 	"keep-alive of a quiet card":                                           {"KeepAlive"},
-	"size of a terminal":                                                   {"DefaultSize", "DefaultSize"},
+	"size of a terminal":                                                   {"DefaultRows", "DefaultCols"},
 	"display updates: of a terminal / of a connection":                     {"DisplayInterval", "DisplayRate"},
 	"text updates of a terminal: one per / at most":                        {"TextInterval", "TextLimit"},
 	"a session/update line":                                                {"MaxUpdateLine"},
@@ -39,14 +38,14 @@ var defaults = map[string][]string{
 
 // defaultValues are the values behind those names: a time.Duration, or an int.
 var defaultValues = map[string][]any{
-	"DefaultOutputLimit": {terminal.DefaultOutputLimit}, "DefaultResultLimit": {terminal.DefaultResultLimit},
-	"DefaultManagerBytes": {terminal.DefaultManagerBytes}, "MaxText": {terminal.MaxText},
-	"DefaultMaxTerminals": {terminal.DefaultMaxTerminals}, "MaxBackground": {terminal.MaxBackground},
-	"StopGrace": {terminal.StopGrace}, "CreateTimeout": {terminal.CreateTimeout}, "PermitTimeout": {terminal.PermitTimeout},
+	"DefaultOutputLimit": {limits.DefaultOutputLimit}, "DefaultResultLimit": {limits.DefaultResultLimit},
+	"DefaultManagerBytes": {limits.DefaultManagerBytes}, "MaxText": {limits.MaxText},
+	"DefaultMaxTerminals": {limits.DefaultMaxTerminals}, "MaxBackground": {limits.MaxBackground},
+	"StopGrace": {limits.StopGrace}, "CreateTimeout": {limits.CreateTimeout}, "PermitTimeout": {limits.PermitTimeout},
 	"KillTimeout": {limits.KillTimeout}, "ReleaseTimeout": {limits.ReleaseTimeout}, "OutputTimeout": {limits.OutputTimeout},
-	"SettleTimeout": {terminal.SettleTimeout}, "DrainQuiet": {limits.DrainQuiet}, "DrainLimit": {limits.DrainLimit},
+	"SettleTimeout": {limits.SettleTimeout}, "DrainQuiet": {limits.DrainQuiet}, "DrainLimit": {limits.DrainLimit},
 	"PollMin": {limits.PollMin}, "PollMax": {limits.PollMax}, "PollIdle": {limits.PollIdle}, "KeepAlive": {limits.KeepAlive},
-	"DefaultSize":     {terminal.DefaultSize.Rows, terminal.DefaultSize.Cols},
+	"DefaultRows": {limits.DefaultRows}, "DefaultCols": {limits.DefaultCols},
 	"DisplayInterval": {limits.DisplayInterval}, "DisplayRate": {limits.DisplayRate}, "TextInterval": {limits.TextInterval},
 	"TextLimit": {limits.TextLimit}, "MaxUpdateLine": {limits.MaxUpdateLine}, "MaxCreate": {limits.MaxCreate}, "MaxWord": {limits.MaxWord},
 }
@@ -89,19 +88,15 @@ func TestDefaults(t *testing.T) {
 	}
 
 	declared := map[string]bool{} // and whether it is used
-	for _, file := range []string{"terminal/defaults.go", "internal/limits/limits.go"} {
-		tree, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, d := range tree.Decls {
-			if d, ok := d.(*ast.GenDecl); ok && (d.Tok == token.CONST || d.Tok == token.VAR) {
-				for _, spec := range d.Specs {
-					for _, n := range spec.(*ast.ValueSpec).Names {
-						if n.IsExported() && n.Name != "GapMark" {
-							declared[n.Name] = false
-						}
-					}
+	tree, err := parser.ParseFile(token.NewFileSet(), "internal/limits/limits.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range tree.Decls {
+		if d, ok := d.(*ast.GenDecl); ok && d.Tok == token.CONST {
+			for _, spec := range d.Specs {
+				for _, n := range spec.(*ast.ValueSpec).Names {
+					declared[n.Name] = false
 				}
 			}
 		}
@@ -121,7 +116,7 @@ func TestDefaults(t *testing.T) {
 	sources(t, 0, func(_ string, file *ast.File) {
 		ast.Inspect(file, func(n ast.Node) bool {
 			if sel, ok := n.(*ast.SelectorExpr); ok {
-				if x, ok := sel.X.(*ast.Ident); ok && (x.Name == "terminal" || x.Name == "limits") {
+				if x, ok := sel.X.(*ast.Ident); ok && x.Name == "limits" {
 					if _, is := declared[sel.Sel.Name]; is {
 						declared[sel.Sel.Name] = true
 					}

@@ -54,6 +54,7 @@ import (
 	"github.com/coder/acp-go-sdk"
 
 	"github.com/termbridge/termbridge/internal/jsonrpc"
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -69,7 +70,7 @@ type Options struct {
 
 	// OutputLimit is how many bytes of output are kept of a terminal whose
 	// create names no limit, and the most that a create gets; 0 and less are
-	// [terminal.DefaultOutputLimit], more than 10 MiB is 10 MiB. A limit over
+	// 1 MiB, more than 10 MiB is 10 MiB. A limit over
 	// 1.6 MiB may make a reply longer than agents can read, since JSON takes six
 	// bytes for an ESC.
 	OutputLimit int
@@ -144,7 +145,7 @@ func New(manager func(acp.SessionId) terminal.Manager, opts *Options) *Host {
 		h.opts = *opts
 	}
 	if h.opts.OutputLimit <= 0 {
-		h.opts.OutputLimit = terminal.DefaultOutputLimit
+		h.opts.OutputLimit = limits.DefaultOutputLimit
 	}
 	h.opts.OutputLimit = min(h.opts.OutputLimit, maxLine)
 	if h.opts.Command == nil {
@@ -218,7 +219,7 @@ func (h *Host) Sessions() []acp.SessionId {
 // of released terminals too, and forgets its tool calls. From then on it refuses
 // what the agent asks for the session, until [Host.OpenSession] opens it again.
 // It returns a [*terminal.LeakError] for what could not be ended within
-// [terminal.SettleTimeout].
+// 5 s.
 func (h *Host) CloseSession(id acp.SessionId) error {
 	h.mu.Lock()
 	h.roster.open[id] = false
@@ -235,7 +236,7 @@ func (h *Host) CloseSession(id acp.SessionId) error {
 // Close refuses new terminals, releases every terminal, ends every command, those
 // of released terminals too, and returns once all that is to be shown was shown.
 // It returns a [*terminal.LeakError] for what could not be ended within
-// [terminal.SettleTimeout], and the first panic of Options.Show. It may be called again.
+// 5 s, and the first panic of Options.Show. It may be called again.
 func (h *Host) Close() error {
 	h.mu.Lock()
 	h.closed = true
@@ -290,7 +291,7 @@ func stopAll(all []*source) error {
 	var wg sync.WaitGroup
 	for i, x := range all {
 		wg.Go(func() {
-			if info, err := stop(x.t, terminal.SettleTimeout); err != nil {
+			if info, err := stop(x.t, limits.SettleTimeout); err != nil {
 				leaks[i] = terminal.Leak{ID: x.id, What: "command", Procs: info.Survivors, Err: err}
 			}
 		})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/termbridge/termbridge/acphost"
 	"github.com/termbridge/termbridge/fakeconn"
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/terminal"
 	"github.com/termbridge/termbridge/terminal/memterm"
 )
@@ -457,7 +458,7 @@ func TestCloseReportsWhatDoesNotEnd(t *testing.T) {
 		if !ok || len(leak.Leaks) != 1 || leak.Leaks[0].ID != id {
 			t.Errorf("Close returned %v", leak)
 		}
-		if took := time.Since(start); took != terminal.SettleTimeout {
+		if took := time.Since(start); took != limits.SettleTimeout {
 			t.Errorf("Close took %v", took)
 		}
 		if shown.Load() != 1 {

@@ -16,6 +16,7 @@ import (
 	"github.com/coder/acp-go-sdk"
 
 	"github.com/termbridge/termbridge/acphost"
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/terminal"
 	"github.com/termbridge/termbridge/terminal/memterm"
 )
@@ -140,11 +141,11 @@ func TestOutputIsNotJoinedOverAGap(t *testing.T) {
 // A command that writes faster than it is read does not hold its reader, however
 // much is kept, and fills no memory.
 func TestAFloodDoesNotHoldTheReader(t *testing.T) {
-	piece := strings.Repeat("x", terminal.MaxText)
+	piece := strings.Repeat("x", limits.MaxText)
 	for _, test := range []struct{ own, asked, most int }{
-		{0, 100, 200 + 2*terminal.MaxText},
-		{0, math.MaxInt, 2*terminal.DefaultOutputLimit + 2*terminal.MaxText},
-		{math.MaxInt, math.MaxInt, 20<<20 + 2*terminal.MaxText},
+		{0, 100, 200 + 2*limits.MaxText},
+		{0, math.MaxInt, 2*limits.DefaultOutputLimit + 2*limits.MaxText},
+		{math.MaxInt, math.MaxInt, 20<<20 + 2*limits.MaxText},
 	} {
 		var read int
 		s := &scripted{read: func(cursor int64) terminal.Output {
@@ -232,7 +233,7 @@ func leaks(t *testing.T, end func() error, ids ...string) {
 	if strings.Join(got, " ") != strings.Join(ids, " ") {
 		t.Errorf("left are %v, want %v: %v", got, ids, err)
 	}
-	if took := time.Since(start); took != terminal.SettleTimeout {
+	if took := time.Since(start); took != limits.SettleTimeout {
 		t.Errorf("it took %v", took)
 	}
 }
@@ -271,7 +272,7 @@ func TestAReleaseResolvesTheWait(t *testing.T) {
 		start := time.Now()
 		h.release(id)
 		got := <-waited
-		if took := time.Since(start); took != terminal.SettleTimeout {
+		if took := time.Since(start); took != limits.SettleTimeout {
 			t.Errorf("the wait was resolved after %v", took)
 		}
 		if got.ExitCode != nil || got.Signal != nil {

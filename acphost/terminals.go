@@ -116,7 +116,7 @@ func (h *Host) CreateTerminal(ctx context.Context, req acp.CreateTerminalRequest
 	}
 	x := &source{id: t.Info().ID, limit: limit, session: s, t: t, released: make(chan struct{})}
 	if err := h.started(x); err != nil {
-		stop(t, terminal.SettleTimeout)
+		stop(t, limits.SettleTimeout)
 		return none, err
 	}
 	return acp.CreateTerminalResponse{TerminalId: x.id}, nil
@@ -191,7 +191,7 @@ func (h *Host) WaitForTerminalExit(ctx context.Context, req acp.WaitForTerminalE
 	case <-x.t.Done():
 	case <-x.released:
 		// The release ends the command; if it cannot, the exit stays unknown.
-		timer := time.NewTimer(terminal.SettleTimeout)
+		timer := time.NewTimer(limits.SettleTimeout)
 		defer timer.Stop()
 		select {
 		case <-x.t.Done():
@@ -261,7 +261,7 @@ func (x *source) output(ctx context.Context) (out string, truncated bool, exit *
 // kept is the text of a display-only terminal.
 func (x *source) kept() (out string, truncated bool) {
 	out, truncated, _ = snapshot(x.limit, func(cursor int64) (terminal.Output, error) {
-		c := x.buffer.Read(cursor, terminal.MaxText)
+		c := x.buffer.Read(cursor, limits.MaxText)
 		return terminal.Output{Text: c.Text, NextCursor: c.Next, More: c.More, Truncated: c.Truncated}, nil
 	})
 	return out, truncated
@@ -274,7 +274,7 @@ func (x *source) kept() (out string, truncated bool) {
 func snapshot(limit int, read func(cursor int64) (terminal.Output, error)) (out string, truncated bool, err error) {
 	var b strings.Builder
 	var cursor int64
-	for n := 0; n <= 2*limit+terminal.MaxText; {
+	for n := 0; n <= 2*limit+limits.MaxText; {
 		o, err := read(cursor)
 		if err != nil {
 			return "", false, err

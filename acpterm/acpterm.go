@@ -96,7 +96,7 @@ type Options struct {
 	Dir string
 
 	// MaxTerminals is how many terminals are kept, live and ended;
-	// 0 is [terminal.DefaultMaxTerminals].
+	// 0 is 64.
 	MaxTerminals int
 
 	// WaitForSlot has Start wait while so many run, until one has ended, the ctx
@@ -105,18 +105,18 @@ type Options struct {
 	WaitForSlot bool
 
 	// OutputLimit is how many bytes of output are kept of a command that does not
-	// say; 0 is [terminal.DefaultResultLimit]. A few more are asked of the client.
+	// say; 0 is 50 KiB. A few more are asked of the client.
 	OutputLimit int
 
 	// ManagerBytes is how many bytes of output are kept of all commands
-	// together; 0 is [terminal.DefaultManagerBytes]. Where they would be
+	// together; 0 is 256 MiB. Where they would be
 	// more, ended terminals are evicted, oldest first; if that does not help,
 	// outputs lose their start, those first that are over a fair share. A page
 	// for each is always there.
 	ManagerBytes int
 
 	// CreateTimeout bounds the client's answer to terminal/create, besides the ctx
-	// of Start. 0 is [terminal.CreateTimeout], or [terminal.PermitTimeout] if the
+	// of Start. 0 is 30 s, or 5 min if the
 	// client asks its user first by its Profile; negative is no bound.
 	CreateTimeout time.Duration
 
@@ -166,13 +166,13 @@ func New(conn Conn, sessionID acp.SessionId, options *Options) *Manager {
 
 // withDefaults returns o with the defaults of what is not set.
 func (o Options) withDefaults() Options {
-	o.OutputLimit = limits.Or(o.OutputLimit, terminal.DefaultResultLimit)
+	o.OutputLimit = limits.Or(o.OutputLimit, limits.DefaultResultLimit)
 	switch {
 	case o.CreateTimeout != 0:
 	case o.Profile.Asks:
-		o.CreateTimeout = terminal.PermitTimeout
+		o.CreateTimeout = limits.PermitTimeout
 	default:
-		o.CreateTimeout = terminal.CreateTimeout
+		o.CreateTimeout = limits.CreateTimeout
 	}
 	if o.Dir == "" {
 		o.Dir, _ = os.Getwd() // fails only if the directory is gone: then Start says what is missing

@@ -21,6 +21,7 @@ import (
 	"github.com/termbridge/termbridge/acpterm"
 	"github.com/termbridge/termbridge/execenv"
 	"github.com/termbridge/termbridge/fakeconn"
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -92,7 +93,7 @@ func TestWhatTheClientLeavesIsEnded(t *testing.T) {
 						term.Stop(f.Context())
 					}
 					info := f.end(term)
-					f.within(start, time.Second+terminal.SettleTimeout, "the end")
+					f.within(start, time.Second+limits.SettleTimeout, "the end")
 					if diff := cmp.Diff(test.left, info.Survivors); info.Outcome != want || diff != "" {
 						f.Errorf("%s, left (-want +got):\n%s", info.Outcome, diff)
 					}

@@ -271,7 +271,7 @@ func (m *Manager) answered(c *creation, resp acp.CreateTerminalResponse, err err
 		killed := call(p, r, p.conn.KillTerminal, acp.KillTerminalRequest{SessionId: p.session, TerminalId: r.id})
 		receive(p, killed, limits.KillTimeout)
 		if c.tag != "" {
-			m.sweep(c.tag, terminal.StopGrace)
+			m.sweep(c.tag, limits.StopGrace)
 		}
 		m.release(p, r, false, m.expired) // maybe the kill could not be sent
 	} else if r == nil && c.hooks.Settled != nil {
@@ -348,7 +348,7 @@ func (m *Manager) show(ctx context.Context, t *term, created func(context.Contex
 		close(t.shown)
 		return
 	}
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), terminal.SettleTimeout)
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.SettleTimeout)
 	go func() { // it ends with Created; the release of t waits for it
 		defer close(t.shown)
 		defer cancel()
@@ -399,7 +399,7 @@ func (m *Manager) shut([]*term) error {
 	for _, t := range live {
 		t.requestStop()
 	}
-	limit := time.AfterFunc(terminal.SettleTimeout, func() { close(m.expired) })
+	limit := time.AfterFunc(limits.SettleTimeout, func() { close(m.expired) })
 	defer limit.Stop()
 	for _, t := range live {
 		<-t.over
@@ -420,7 +420,7 @@ func (m *Manager) shut([]*term) error {
 		m.sweep(m.tags, farewell)
 		return nil
 	}
-	return m.leaks(m.sweep(m.tags, terminal.StopGrace))
+	return m.leaks(m.sweep(m.tags, limits.StopGrace))
 }
 
 // leaks returns what is not settled as a *terminal.LeakError, or nil.

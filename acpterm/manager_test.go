@@ -594,7 +594,7 @@ func TestStop(t *testing.T) {
 				if err != nil {
 					f.Errorf("Stop: %v", err)
 				}
-				f.within(start, terminal.SettleTimeout, "Stop")
+				f.within(start, limits.SettleTimeout, "Stop")
 				f.check(info, terminal.Stopped, test.exit)
 				if (info.Err != nil) != test.err {
 					f.Errorf("Err: %v, want one: %v", info.Err, test.err)
@@ -748,7 +748,7 @@ func TestCloseStopsEverythingAtOnce(t *testing.T) {
 				if err := f.m.Close(); err != nil {
 					f.Errorf("Close: %v", err)
 				}
-				f.within(start, terminal.SettleTimeout, "Close")
+				f.within(start, limits.SettleTimeout, "Close")
 				for _, term := range f.m.List() {
 					if info := term.Info(); info.Outcome != terminal.Stopped {
 						f.Errorf("%+v", info)
@@ -913,7 +913,7 @@ func TestAStopWhileTheLastOutputIsRead(t *testing.T) {
 		if err != nil || info.Outcome != terminal.Exited || info.Err == nil {
 			f.Errorf("%v, %v, %v; %v", info.Outcome, info.Exit, info.Err, err)
 		}
-		f.within(start, terminal.SettleTimeout-limits.ReleaseTimeout, "the stop")
+		f.within(start, limits.SettleTimeout-limits.ReleaseTimeout, "the stop")
 	})
 }
 
@@ -1153,7 +1153,7 @@ func TestTheClientClosesTheInputOnly(t *testing.T) {
 		f.within(start, 200*time.Millisecond, "all")
 		f.count(kill, 2)
 		f.count(release, 3)
-		time.Sleep(2 * terminal.StopGrace) // of the client
+		time.Sleep(2 * limits.StopGrace) // of the client
 		if f.c.Memterm().Busy() {
 			f.Error("a command runs on")
 		}
@@ -1631,7 +1631,7 @@ func TestCreateIsBoundedByTheProfile(t *testing.T) {
 			if (err == nil) != asks {
 				f.Errorf("asks %v: %v", asks, err)
 			}
-			if !asks && time.Since(start) != terminal.CreateTimeout {
+			if !asks && time.Since(start) != limits.CreateTimeout {
 				f.Errorf("given up after %v", time.Since(start))
 			}
 			if term != nil {
@@ -1643,8 +1643,8 @@ func TestCreateIsBoundedByTheProfile(t *testing.T) {
 	run(t, &acpterm.Options{Profile: acpterm.Profile{Asks: true}}, func(f *fixture) {
 		f.c.Inject(fakeconn.Fault{Method: create, Delay: 6 * time.Minute})
 		start := time.Now()
-		if _, err := f.m.Start(f.Context(), terminal.Command{Line: "true"}); err == nil || time.Since(start) != terminal.PermitTimeout {
-			f.Errorf("asks and is not answered: %v after %v; want an error after %v", err, time.Since(start), terminal.PermitTimeout)
+		if _, err := f.m.Start(f.Context(), terminal.Command{Line: "true"}); err == nil || time.Since(start) != limits.PermitTimeout {
+			f.Errorf("asks and is not answered: %v after %v; want an error after %v", err, time.Since(start), limits.PermitTimeout)
 		}
 		time.Sleep(10 * time.Minute)
 	})
@@ -1736,7 +1736,7 @@ func TestNoRequestKeepsTheReleaseBack(t *testing.T) {
 				if _, err := term.Stop(f.Context()); err != nil {
 					f.Error(err)
 				}
-				time.Sleep(terminal.SettleTimeout)
+				time.Sleep(limits.SettleTimeout)
 				f.count(release, 1)
 			})
 		})
@@ -1750,7 +1750,7 @@ func TestNoRequestKeepsTheReleaseBack(t *testing.T) {
 			if _, err := f.m.Start(ctx, terminal.Command{Line: "hold x"}); err == nil {
 				f.Error("it has started")
 			}
-			time.Sleep(terminal.SettleTimeout)
+			time.Sleep(limits.SettleTimeout)
 			f.count(kill, 1)
 			f.count(release, 1)
 		})

@@ -108,7 +108,7 @@ type StateOptions struct {
 	Shell string
 
 	// CreateTimeout bounds the client's answer to terminal/create, besides the ctx
-	// of the call. Zero is [terminal.PermitTimeout], since a client may ask its
+	// of the call. Zero is 5 min, since a client may ask its
 	// user first; negative is no bound.
 	CreateTimeout time.Duration
 
@@ -137,7 +137,7 @@ func NewStateWithOptions(options *StateOptions) *State {
 	}
 	o.MaxBackground = limits.Or(o.MaxBackground, DefaultMaxBackground)
 	if o.CreateTimeout == 0 {
-		o.CreateTimeout = terminal.PermitTimeout
+		o.CreateTimeout = limits.PermitTimeout
 	}
 	s := &State{options: o, clients: make(map[<-chan struct{}]*Client)}
 	var ids atomic.Int64
@@ -278,7 +278,7 @@ func (s *State) TakePending(toolCallID string) bool {
 }
 
 // maxTerminals is how many commands a State has at most, live and ended.
-func (s *State) maxTerminals() int { return s.options.MaxBackground + terminal.DefaultMaxTerminals }
+func (s *State) maxTerminals() int { return s.options.MaxBackground + limits.DefaultMaxTerminals }
 
 // start starts a command on behalf of a tool call.
 func (s *State) start(ctx context.Context, p peer, toolCallID string, background bool, cmd terminal.Command) (*term, error) {

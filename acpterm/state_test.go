@@ -135,7 +135,7 @@ func TestCancelWithoutTimeoutKills(t *testing.T) {
 		if got == nil || got.Output != "partial" || got.ExitCode != nil {
 			f.Errorf("got %+v", got)
 		}
-		if took := time.Since(start); took < time.Minute || took > time.Minute+terminal.SettleTimeout {
+		if took := time.Since(start); took < time.Minute || took > time.Minute+limits.SettleTimeout {
 			f.Errorf("took %v", took)
 		}
 		f.count(kill, 1)
@@ -338,12 +338,12 @@ func TestHungKillHangsNobody(t *testing.T) {
 		if output != "here" || err == nil {
 			f.Errorf("KillBackground: %q, %v; want the output, and that the client does not answer", output, err)
 		}
-		f.within(start, terminal.SettleTimeout, "KillBackground")
+		f.within(start, limits.SettleTimeout, "KillBackground")
 		start = time.Now()
 		if _, err := s.Exec(f.Context(), f.c.Conn(), string(f.session), "call 2", "sleep 1h", "/work", 1); err == nil {
 			f.Error("no error")
 		}
-		f.within(start, time.Second+terminal.SettleTimeout, "Exec")
+		f.within(start, time.Second+limits.SettleTimeout, "Exec")
 		time.Sleep(time.Minute)
 		f.count(release, 2)
 	})

@@ -70,7 +70,7 @@ func (t *term) ReadOutput(ctx context.Context, cursor int64, wait time.Duration)
 		cancel()
 	}
 	t.reading(+1)
-	chunk, err := t.output.Wait(ctx, cursor, terminal.MaxText, wait)
+	chunk, err := t.output.Wait(ctx, cursor, limits.MaxText, wait)
 	t.reading(-1)
 	if chunk.Closed {
 		<-t.done // at once: run closes both
@@ -224,5 +224,5 @@ func (t *term) update(change func(*terminal.Info)) {
 	change(&t.info)
 }
 
-// EvictedLines implements [terminal.LineCounter], for the output that was seen.
+// EvictedLines implements [tail.LineCounter], for the output that was seen.
 func (t *term) EvictedLines() (lines, cursor int64) { return t.output.EvictedLines() }

@@ -18,7 +18,7 @@ const (
 
 	// unconfirmedGrace is how long a command is watched if the client reports that
 	// it has ended and does not report how.
-	unconfirmedGrace = terminal.SettleTimeout
+	unconfirmedGrace = limits.SettleTimeout
 
 	// unconfirmedLong is how long it may be quiet if it has written since, or just
 	// before: then what was said of its end came too early, or does not come.
@@ -32,7 +32,7 @@ const (
 
 	// endTimeout bounds what is done to end a command, so that SettleTimeout
 	// leaves time for its release.
-	endTimeout = terminal.SettleTimeout - limits.ReleaseTimeout
+	endTimeout = limits.SettleTimeout - limits.ReleaseTimeout
 
 	// aftermath is how long the processes of a command have to end after the
 	// client's answer to the kill, before those that live on are ended here.
@@ -407,7 +407,7 @@ func (w *watch) end(why ending) {
 	if w.ev.seen {
 		w.until(limit, func() bool { return w.kill == nil })
 		w.until(first(limit, time.Now().Add(aftermath)), over)
-		w.ev.found, w.ev.left = w.manager.options.Host.End(w.tag, first(limit, time.Now().Add(terminal.StopGrace)))
+		w.ev.found, w.ev.left = w.manager.options.Host.End(w.tag, first(limit, time.Now().Add(limits.StopGrace)))
 	}
 	w.until(limit, over)
 	refused := w.kill == nil && w.ev.killErr != nil

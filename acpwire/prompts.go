@@ -12,7 +12,7 @@ import (
 	"github.com/coder/acp-go-sdk"
 
 	"github.com/termbridge/termbridge/internal/caught"
-	"github.com/termbridge/termbridge/terminal"
+	"github.com/termbridge/termbridge/internal/limits"
 )
 
 // Prompts and their cancels are not left to SDK 0.13, whose bookkeeping is wrong: a
@@ -120,7 +120,7 @@ func (g *guard) await(cancels <-chan struct{}) {
 	select {
 	case <-cancels:
 	case <-g.ctx.Done():
-	case <-time.After(terminal.SettleTimeout):
+	case <-time.After(limits.SettleTimeout):
 		g.logger.Error("acpwire: the agent's Cancel does not return; the next prompt of the session begins")
 	}
 }

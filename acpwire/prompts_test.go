@@ -15,8 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/termbridge/termbridge/acpwire"
-
-	"github.com/termbridge/termbridge/terminal"
+	"github.com/termbridge/termbridge/internal/limits"
 )
 
 const (
@@ -173,7 +172,7 @@ func TestCancelThatDoesNotReturn(t *testing.T) {
 		if got := w.answers(1)["2"]; got != ended {
 			t.Errorf("the prompt is answered %s", got)
 		}
-		if took := time.Since(start); took != terminal.SettleTimeout+time.Millisecond {
+		if took := time.Since(start); took != limits.SettleTimeout+time.Millisecond {
 			t.Errorf("the prompt is answered after %v", took)
 		}
 		time.Sleep(time.Second)

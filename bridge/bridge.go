@@ -110,8 +110,8 @@ type Options struct {
 	Shell string
 
 	// MaxTerminals is how many commands a session keeps, live and ended, over
-	// both routes; 0 is [terminal.DefaultMaxTerminals]. MaxBackground is how
-	// many of them may run in the background; 0 is [terminal.MaxBackground].
+	// both routes; 0 is 64. MaxBackground is how
+	// many of them may run in the background; 0 is 32.
 	MaxTerminals, MaxBackground int
 
 	// StopAtLimit has ExecFor stop a command that is to go on in the background
@@ -120,7 +120,7 @@ type Options struct {
 	StopAtLimit bool
 
 	// ResultLimit is the most output in a Result, in bytes; 0 is
-	// [terminal.DefaultResultLimit].
+	// 50 KiB.
 	ResultLimit int
 
 	// Profiles are how known clients treat terminals: the first row that fits
@@ -204,9 +204,9 @@ func newBridge(options *Options) *Bridge {
 			panic(fmt.Sprintf("bridge: no environment can be named %q", name))
 		}
 	}
-	o.MaxTerminals = limits.Or(o.MaxTerminals, terminal.DefaultMaxTerminals)
-	o.MaxBackground = limits.Or(o.MaxBackground, terminal.MaxBackground)
-	o.ResultLimit = min(limits.Or(o.ResultLimit, terminal.DefaultResultLimit), maxResult)
+	o.MaxTerminals = limits.Or(o.MaxTerminals, limits.DefaultMaxTerminals)
+	o.MaxBackground = limits.Or(o.MaxBackground, limits.MaxBackground)
+	o.ResultLimit = min(limits.Or(o.ResultLimit, limits.DefaultResultLimit), maxResult)
 	if o.Host == nil {
 		o.Host = execenv.Tagged{}
 	}

@@ -117,7 +117,7 @@ func (c *Call) alive() error {
 // Title and rawInput are cut if they do not fit a line of the wire, content that
 // does not is a [terminal.ErrTooLarge]. Control and bidirectional characters in the
 // title and in text content are spelled out. Update returns when the update is
-// written, and after [terminal.SettleTimeout] if the client does not read: then it
+// written, and after 5 s if the client does not read: then it
 // is written when the client reads again.
 func (c *Call) Update(u acp.SessionToolCallUpdate) error {
 	if u.ToolCallId != "" && u.ToolCallId != c.id {
@@ -141,7 +141,7 @@ func (c *Call) Update(u acp.SessionToolCallUpdate) error {
 	if err != nil || w == nil {
 		return err
 	}
-	return w.Within(terminal.SettleTimeout)
+	return w.Within(limits.SettleTimeout)
 }
 
 func (c *Call) isUsable() error {
@@ -382,9 +382,9 @@ func (c *Call) Terminals() []terminal.Terminal {
 // is omitted and the terminal stays. What a command writes later in the background
 // is added, as long as its session is open. The final status is sent
 // once: later calls return what the first did. End returns when the update is
-// written, and after [terminal.SettleTimeout] if the client does not read.
+// written, and after 5 s if the client does not read.
 func (c *Call) End(text string, err error) End {
-	return c.end(text, err, terminal.SettleTimeout, false)
+	return c.end(text, err, limits.SettleTimeout, false)
 }
 
 // end is End with a bound. With orphaned nobody else sends the final update.

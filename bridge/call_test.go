@@ -12,6 +12,7 @@ import (
 	acp "github.com/coder/acp-go-sdk"
 	"github.com/termbridge/termbridge/bridge"
 	"github.com/termbridge/termbridge/fakeconn"
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/terminal"
 	"github.com/termbridge/termbridge/terminal/memterm"
 )
@@ -470,7 +471,7 @@ func TestResultLimit(t *testing.T) {
 			w.Fatal(err)
 		}
 		check(w, "truncated", r.Truncated, true)
-		check(w, "the length", len(r.Output), terminal.DefaultResultLimit)
+		check(w, "the length", len(r.Output), limits.DefaultResultLimit)
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/termbridge/termbridge/bridge"
 	"github.com/termbridge/termbridge/fakeconn"
 	"github.com/termbridge/termbridge/fakeconn/emulate"
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/terminal"
 	"github.com/termbridge/termbridge/terminal/memterm"
 )
@@ -262,7 +263,7 @@ func tellBackground(t *testing.T, b emulate.Behaviour) {
 		time.Sleep(10 * time.Second)
 		start := time.Now()
 		info, err := w.s.Kill(id)
-		atMost(t, "kill", time.Since(start), terminal.SettleTimeout)
+		atMost(t, "kill", time.Since(start), limits.SettleTimeout)
 		switch {
 		case b.Stub != "":
 			check(t, "the outcome", info.Outcome, terminal.Unknown)

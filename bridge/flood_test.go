@@ -14,6 +14,7 @@ import (
 
 	acp "github.com/coder/acp-go-sdk"
 	"github.com/termbridge/termbridge/bridge"
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -133,7 +134,7 @@ func flood(t *testing.T, k kind, c *floodClient, rate int) {
 			return done, nil
 		}
 		check(t, "the outcome", r.Outcome, terminal.TimedOut)
-		atMost(t, "the command", r.Duration, timeout+terminal.SettleTimeout)
+		atMost(t, "the command", r.Duration, timeout+limits.SettleTimeout)
 		check(t, "truncated", r.Truncated, true)
 		call.End("", err)
 		return done, nil
@@ -141,7 +142,7 @@ func flood(t *testing.T, k kind, c *floodClient, rate int) {
 	if err != nil || resp.StopReason != acp.StopReasonEndTurn {
 		t.Errorf("the turn is answered %v, %v", resp.StopReason, err)
 	}
-	atMost(t, "the turn", time.Since(start), timeout+3*terminal.SettleTimeout)
+	atMost(t, "the turn", time.Since(start), timeout+3*limits.SettleTimeout)
 
 	// What the user was not shown is there to be read, from wherever it is kept.
 	term := s.List()[0]
@@ -156,7 +157,7 @@ func flood(t *testing.T, k kind, c *floodClient, rate int) {
 		}
 		n += len(o.Text)
 	}
-	if n < terminal.DefaultOutputLimit/2 {
+	if n < limits.DefaultOutputLimit/2 {
 		t.Errorf("%d bytes can be read", n)
 	}
 	select {

@@ -11,6 +11,7 @@ import (
 	acp "github.com/coder/acp-go-sdk"
 	"github.com/termbridge/termbridge/bridge"
 	"github.com/termbridge/termbridge/fakeconn"
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/terminal"
 	"github.com/termbridge/termbridge/terminal/memterm"
 )
@@ -49,7 +50,7 @@ func TestCloseListsExactlyWhatIsLeft(t *testing.T) {
 		w.c.Inject(fakeconn.Fault{Method: acp.ClientMethodTerminalRelease, Drop: true, Match: func(l fakeconn.Line) bool { return lost[l.Terminal] }})
 		start := time.Now()
 		leak, ok := errors.AsType[*terminal.LeakError](w.b.Close())
-		atMost(w, "Close", time.Since(start), 2*terminal.SettleTimeout)
+		atMost(w, "Close", time.Since(start), 2*limits.SettleTimeout)
 		if !ok {
 			w.Fatal("nothing was left, says Close")
 		}
@@ -69,7 +70,7 @@ func TestCloseListsExactlyWhatIsLeft(t *testing.T) {
 	// With every answer there is nothing to list.
 	each(t, func(w *world, k kind) {
 		w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
-			for i := range terminal.MaxBackground {
+			for i := range limits.MaxBackground {
 				call := t.ToolCall(card(acp.ToolCallId(fmt.Sprint(i))))
 				if _, err := call.StartBackground(ctx, line("sleep 1h")); err != nil {
 					w.Fatal(err)

@@ -17,6 +17,8 @@ import (
 	"github.com/termbridge/termbridge/bridge"
 	"github.com/termbridge/termbridge/execenv"
 	"github.com/termbridge/termbridge/fakeconn"
+	"github.com/termbridge/termbridge/internal/limits"
+	"github.com/termbridge/termbridge/internal/noinput"
 	"github.com/termbridge/termbridge/localterm"
 	"github.com/termbridge/termbridge/terminal"
 )
@@ -110,7 +112,7 @@ func TestAlternateScreen(t *testing.T) {
 		// With nobody to type it ends by itself, or by its timeout.
 		start := time.Now()
 		r, _ := run(terminal.Command{Line: "vi file", Timeout: time.Second})
-		atMost(t, "the command", time.Since(start), time.Second+2*terminal.SettleTimeout)
+		atMost(t, "the command", time.Since(start), time.Second+2*limits.SettleTimeout)
 		if r.Outcome != terminal.TimedOut && r.Outcome != terminal.Exited && r.Outcome != terminal.Signalled {
 			t.Errorf("the outcome is %s", r.Outcome)
 		}
@@ -129,7 +131,7 @@ func TestWhatReachesCommands(t *testing.T) {
 		t.Setenv(name, "secret value")
 	}
 	t.Setenv("TERMBRIDGE_PLAIN", "plain")
-	told := slices.Sorted(maps.Keys(terminal.NoInput()))
+	told := slices.Sorted(maps.Keys(noinput.Env()))
 	onMachine(t, nil, func(t *testing.T, k kind, run func(terminal.Command) (*bridge.Result, acphost.Card)) {
 		r, _ := run(terminal.Command{Line: "env", Env: map[string]string{"GIVEN_TOKEN": "given", "PAGER": "mine"}, Timeout: time.Minute})
 		contains(t, "the environment", r.Output, "GIVEN_TOKEN=given\n")

@@ -14,6 +14,7 @@ import (
 	acp "github.com/coder/acp-go-sdk"
 	"github.com/termbridge/termbridge/bridge"
 	"github.com/termbridge/termbridge/fakeconn"
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/terminal"
 	"github.com/termbridge/termbridge/terminal/memterm"
 )
@@ -123,7 +124,7 @@ func TestToolCallIsNotTakenBack(t *testing.T) {
 				if err := update.Update(acp.SessionToolCallUpdate{Title: &title}); err == nil {
 					w.Error("an update that nobody reads was written")
 				}
-				check(w, "Update took", time.Since(start), terminal.SettleTimeout)
+				check(w, "Update took", time.Since(start), limits.SettleTimeout)
 			}
 			g.open()
 			if r, err := update.Exec(ctx, line("echo x")); err != nil || r.Output != "x\n" {
@@ -272,7 +273,7 @@ func TestCloseTakesBackWhatIsNotRead(t *testing.T) {
 		if err := w.s.Close(); err != nil {
 			w.Error(err)
 		}
-		atMost(w, "Close", time.Since(start), terminal.SettleTimeout)
+		atMost(w, "Close", time.Since(start), limits.SettleTimeout)
 		g.open()
 		all.Wait()
 		time.Sleep(time.Minute)
@@ -289,7 +290,7 @@ func TestReplayThatIsNotRead(t *testing.T) {
 		if err := w.s.Replay(w.Context(), r); !errors.Is(err, bridge.ErrUnread) {
 			w.Errorf("Replay: %v", err)
 		}
-		check(w, "Replay took", time.Since(start), terminal.SettleTimeout)
+		check(w, "Replay took", time.Since(start), limits.SettleTimeout)
 		g.open()
 		time.Sleep(time.Second)
 		check(w, "the status", w.c.Card("1").Status, completed)
@@ -361,7 +362,7 @@ func TestEndWhileTheEmbedIsQueued(t *testing.T) {
 			} else {
 				check(w, "the status", call.End("", nil).Status, completed)
 			}
-			check(w, "End took", time.Since(start), terminal.SettleTimeout)
+			check(w, "End took", time.Since(start), limits.SettleTimeout)
 			g.open()
 			all.Wait()
 		})

@@ -274,9 +274,9 @@ func TestClientStopsReading(t *testing.T) {
 				}
 			})
 			expect("Cancel", 0, w.s.Cancel)
-			expect("the turn", 2*terminal.SettleTimeout, func() { check(t, "the answer", (<-turn).StopReason, acp.StopReasonCancelled) })
+			expect("the turn", 2*limits.SettleTimeout, func() { check(t, "the answer", (<-turn).StopReason, acp.StopReasonCancelled) })
 			cancel()
-			expect("Close", 2*terminal.SettleTimeout, func() { w.b.Close() })
+			expect("Close", 2*limits.SettleTimeout, func() { w.b.Close() })
 			check(t, "live here", len(live(w.local.List())), 0)
 			w.c.Disconnect()
 			w.local.Close()

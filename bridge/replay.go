@@ -99,7 +99,7 @@ const replayBurst = 512
 // session/load: with a display terminal if the client shows them, else as text,
 // cut to fit lines of the wire. Records are sent in the order of the calls. It
 // returns when all is written, when ctx ends (its Cause), and after
-// [terminal.SettleTimeout] if the client does not read ([ErrUnread]): then the
+// 5 s if the client does not read ([ErrUnread]): then the
 // client gets the card, and its end, when it reads again. A Record whose tool call is
 // open or being replayed, or that has no id or no final status, is an error.
 func (s *State) Replay(ctx context.Context, r Record) error {
@@ -114,7 +114,7 @@ func (s *State) Replay(ctx context.Context, r Record) error {
 		return fmt.Errorf("bridge: replay of tool call %q: %w", r.ToolCallID, err)
 	}
 	defer s.endReplay(r.ToolCallID)
-	ctx, cancel := context.WithTimeoutCause(ctx, terminal.SettleTimeout, updates.ErrUnread)
+	ctx, cancel := context.WithTimeoutCause(ctx, limits.SettleTimeout, updates.ErrUnread)
 	defer cancel()
 	for range all {
 		if s.noteReplayed() <= replayBurst {

@@ -8,6 +8,7 @@ import (
 	"maps"
 
 	"github.com/termbridge/termbridge/acpterm"
+	"github.com/termbridge/termbridge/internal/noinput"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -55,7 +56,7 @@ func (s *State) prepare(cmd terminal.Command) (terminal.Command, error) {
 		cmd.TTY = true
 	}
 	if !cmd.Stdin {
-		env := terminal.NoInput() // on both routes
+		env := noinput.Env() // on both routes
 		maps.Copy(env, cmd.Env)
 		cmd.Env = env
 	}

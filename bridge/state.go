@@ -13,6 +13,7 @@ import (
 	"github.com/termbridge/termbridge/bridge/internal/updates"
 	"github.com/termbridge/termbridge/internal/await"
 	"github.com/termbridge/termbridge/internal/caught"
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -253,13 +254,13 @@ func (s *State) forget(k *command, info terminal.Info) {
 }
 
 // Kill stops the command with this id and returns its final Info; on an ended
-// one it only does that. It waits no longer than [terminal.SettleTimeout].
+// one it only does that. It waits no longer than 5 s.
 func (s *State) Kill(id string) (terminal.Info, error) {
 	t, err := s.Get(id)
 	if err != nil {
 		return terminal.Info{}, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), terminal.SettleTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), limits.SettleTimeout)
 	defer cancel()
 	info, err := t.Stop(ctx)
 	if err != nil {
@@ -289,7 +290,7 @@ func (s *State) Presentation(id string) (how Presentation, clientID string) {
 // are split, other updates over that are a [terminal.ErrTooLarge]. Control and
 // bidirectional characters in messages and titles are spelled out. It returns when
 // the update is written, when ctx ends (its Cause), and after
-// [terminal.SettleTimeout] if the client does not read.
+// 5 s if the client does not read.
 func (s *State) Update(ctx context.Context, u acp.SessionUpdate) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -298,7 +299,7 @@ func (s *State) Update(ctx context.Context, u acp.SessionUpdate) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, terminal.SettleTimeout, updates.ErrUnread)
+	ctx, cancel := context.WithTimeoutCause(ctx, limits.SettleTimeout, updates.ErrUnread)
 	defer cancel()
 	for _, part := range parts {
 		w, err := s.put(part)
@@ -479,7 +480,7 @@ func (s *State) failure(ctx context.Context, err error) error {
 
 // stop ends a command, and waits for that within bounds.
 func stop(t terminal.Terminal) {
-	ctx, cancel := context.WithTimeout(context.Background(), terminal.SettleTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), limits.SettleTimeout)
 	defer cancel()
 	_ = caught.Call(func() { _, _ = t.Stop(ctx) })
 }
@@ -500,7 +501,7 @@ func (s *State) Close() error { return s.close.do(s.shut) }
 
 func (s *State) shut() error {
 	turns, local := s.refuse()
-	deadline := time.Now().Add(terminal.SettleTimeout)
+	deadline := time.Now().Add(limits.SettleTimeout)
 	cause := terminal.ErrClosed
 	if s.b.gone() {
 		cause = terminal.ErrConnectionLost

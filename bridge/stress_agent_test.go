@@ -15,6 +15,7 @@ import (
 
 	"github.com/termbridge/termbridge/bridge"
 	"github.com/termbridge/termbridge/internal/await"
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -99,7 +100,7 @@ func (x *actor) replay(rng *rand.Rand) {
 		Ran: true, Dir: "/work", Output: strings.Repeat("output\n", rng.IntN(10_000)), ExitCode: &code,
 	})
 	x.note("replay: %v", err)
-	x.within("Replay", start, terminal.SettleTimeout)
+	x.within("Replay", start, limits.SettleTimeout)
 }
 
 // start starts a command that no tool call has.
@@ -110,7 +111,7 @@ func (x *actor) start(rng *rand.Rand, name string) {
 	defer cancel()
 	end := x.watch(ctx)
 	term, err := x.s.Manager().Start(ctx, cmd)
-	x.within("Manager.Start", end(), terminal.SettleTimeout)
+	x.within("Manager.Start", end(), limits.SettleTimeout)
 	x.note("start of %s: %v", name, err)
 	if err == nil {
 		x.own(k, cmd, term, false)
@@ -130,7 +131,7 @@ func (x *actor) close() {
 	x.note("close of %s", x.id)
 	start := time.Now()
 	err := x.s.Close()
-	x.within("State.Close", start, 2*terminal.SettleTimeout)
+	x.within("State.Close", start, 2*limits.SettleTimeout)
 	x.note("%s is closed: %v", x.id, err)
 	x.c.noteClosed(x.id, x.leaked("close", err))
 }
@@ -154,7 +155,7 @@ func (x *actor) kill(o *owned) {
 	x.note("kill of %s (%s)", o.name, id)
 	start := time.Now()
 	info, err := x.s.Kill(id)
-	x.within("Kill", start, terminal.SettleTimeout)
+	x.within("Kill", start, limits.SettleTimeout)
 	if err == nil && !info.Outcome.Ended() {
 		x.Errorf("%s was killed, and is %s", o.name, info.Outcome)
 	}
@@ -371,7 +372,7 @@ func (y *script) end(text string) {
 	start := time.Now()
 	y.note("end of %s", y.id)
 	end := y.call.End(text, nil)
-	y.within("End", start, terminal.SettleTimeout)
+	y.within("End", start, limits.SettleTimeout)
 	if end.Status != acp.ToolCallStatusCompleted && end.Status != acp.ToolCallStatusFailed {
 		y.Errorf("%s ends %q", y.id, end.Status)
 	}
@@ -409,11 +410,11 @@ func (y *script) step(rng *rand.Rand, name string) {
 			u.Content = []acp.ToolCallContent{acp.ToolContent(acp.TextBlock("content of " + name))}
 		}
 		_ = y.call.Update(u)
-		y.within("Update", start, terminal.SettleTimeout)
+		y.within("Update", start, limits.SettleTimeout)
 	case n < 88:
 		start := time.Now()
 		_ = y.s.Update(y.turn, acp.UpdateAgentMessageText("a message"))
-		y.within("State.Update", start, terminal.SettleTimeout)
+		y.within("State.Update", start, limits.SettleTimeout)
 	case n < 92:
 		y.killAny(rng)
 	case n < 96:
@@ -438,7 +439,7 @@ func (y *script) background(rng *rand.Rand, name string) {
 	k, cmd := y.newJob(rng, name, y.id)
 	end := y.watch(y.turn)
 	term, err := y.call.StartBackground(y.ctx(rng), cmd)
-	y.within("StartBackground", end(), terminal.SettleTimeout)
+	y.within("StartBackground", end(), limits.SettleTimeout)
 	y.note("background %s: %v", name, err)
 	if (term == nil) != (err != nil) {
 		y.Errorf("StartBackground: %v, %v", term, err)
@@ -494,7 +495,7 @@ func (y *script) exec(rng *rand.Rand, name string) {
 	if t := over(); t.Before(since) {
 		since = t
 	}
-	y.within("Exec", since, terminal.SettleTimeout+2*time.Second)
+	y.within("Exec", since, limits.SettleTimeout+2*time.Second)
 	close(returned)
 	promotion.Wait()
 	y.note("exec %s: %+v, %v", name, res, err)

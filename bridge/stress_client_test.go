@@ -17,6 +17,7 @@ import (
 	"github.com/termbridge/termbridge/bridge"
 	"github.com/termbridge/termbridge/fakeconn"
 	"github.com/termbridge/termbridge/internal/await"
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/terminal"
 	"github.com/termbridge/termbridge/terminal/memterm"
 )
@@ -824,7 +825,7 @@ func (c *scripted) userKills(rng *rand.Rand) {
 		return
 	}
 	if t, err := c.mem.Get(host); err == nil {
-		ctx, cancel := context.WithTimeout(c.ctx, terminal.SettleTimeout)
+		ctx, cancel := context.WithTimeout(c.ctx, limits.SettleTimeout)
 		defer cancel()
 		t.Stop(ctx)
 	}
@@ -922,7 +923,7 @@ func (c *scripted) prompt(x *actor, name string, newest bool, f turn) {
 		since = p.ended
 	}
 	if !since.IsZero() {
-		c.r.within("the end of a turn", since, terminal.SettleTimeout+2*time.Second)
+		c.r.within("the end of a turn", since, limits.SettleTimeout+2*time.Second)
 	}
 	switch {
 	case lost, gone, unsure, x.isClosed():

@@ -13,6 +13,7 @@ import (
 	acp "github.com/coder/acp-go-sdk"
 	"github.com/termbridge/termbridge/bridge/internal/updates"
 	"github.com/termbridge/termbridge/internal/await"
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -47,7 +48,7 @@ var (
 //
 // A cancelled turn is answered with the stop reason cancelled and no error,
 // whatever f returns. If not all of it has ended within
-// [terminal.SettleTimeout], an agent message says what is not known to have
+// 5 s, an agent message says what is not known to have
 // ended. A turn that is cancelled before it has begun does not run f. A panic of
 // f becomes the error of the turn. On a closed State the error wraps
 // [terminal.ErrClosed], on a lost connection [terminal.ErrConnectionLost].
@@ -137,7 +138,7 @@ func (t *Turn) refuse(cause error) (live []terminal.Terminal) {
 	defer s.mu.Unlock()
 	t.cause = cause
 	t.cancelled = t.cancelled || cause != errTurnOver
-	t.deadline = time.Now().Add(terminal.SettleTimeout)
+	t.deadline = time.Now().Add(limits.SettleTimeout)
 	t.idle = make(chan struct{})
 	if t.busy == 0 {
 		close(t.idle)

@@ -15,6 +15,7 @@ import (
 	acp "github.com/coder/acp-go-sdk"
 	"github.com/termbridge/termbridge/bridge"
 	"github.com/termbridge/termbridge/fakeconn"
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -200,7 +201,7 @@ func TestCancelWithUnansweredCreate(t *testing.T) {
 			_, err := t.ToolCall(card("1")).Exec(ctx, line("sleep 1h"))
 			return acp.PromptResponse{}, err
 		})
-		atMost(w, "the cancel", time.Since(start), time.Second+terminal.SettleTimeout+time.Second)
+		atMost(w, "the cancel", time.Since(start), time.Second+limits.SettleTimeout+time.Second)
 		contains(w, "what the agent says", w.c.Messages(), "sleep 1h")
 		check(w, "the status", w.c.Card("1").Status, acp.ToolCallStatusFailed)
 		var leak *terminal.LeakError
@@ -225,7 +226,7 @@ func TestCancelOfWhatDoesNotEnd(t *testing.T) {
 			}
 			return acp.PromptResponse{}, err
 		})
-		atMost(w, "the cancel", time.Since(start), time.Second+terminal.SettleTimeout+time.Second)
+		atMost(w, "the cancel", time.Since(start), time.Second+limits.SettleTimeout+time.Second)
 		w.s.Close()
 	})
 }

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,13 +61,7 @@ func (c *Control) enter(a *attachment) terminal.Size {
 		n.views = make(map[*attachment]struct{})
 	}
 	n.views[a] = struct{}{}
-	switch size := a.s.info.Command.Size; {
-	case !n.size.IsZero():
-		return n.size
-	case !size.IsZero():
-		return size
-	}
-	return terminal.DefaultSize
+	return cmp.Or(n.size, a.s.info.Command.Size).OrDefault()
 }
 
 // Close implements [Attachment].

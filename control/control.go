@@ -310,11 +310,11 @@ type SessionInfo struct {
 	// Evidence is why AgentState is believed, and Certainty how good that is. PID and
 	// Process are the process that waits for input, if that is known, and Secret
 	// reports that it does not show what is typed.
-	Evidence  string             `json:"evidence,omitempty"`
-	Certainty terminal.Certainty `json:"certainty,omitempty"`
-	PID       int                `json:"pid,omitempty"`
-	Process   string             `json:"process,omitempty"`
-	Secret    bool               `json:"secret,omitempty"`
+	Evidence  string `json:"evidence,omitempty"`
+	Certainty string `json:"certainty,omitempty"`
+	PID       int    `json:"pid,omitempty"`
+	Process   string `json:"process,omitempty"`
+	Secret    bool   `json:"secret,omitempty"`
 
 	// Command is what runs, as it was started, for a new session what was typed.
 	Command string `json:"command,omitempty"`

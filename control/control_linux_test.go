@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/termbridge/termbridge/control"
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/localterm"
 	"github.com/termbridge/termbridge/terminal"
 	"github.com/termbridge/termbridge/view"
@@ -327,7 +328,7 @@ func TestAttach(t *testing.T) {
 	if s := watcher.screen.String(); !strings.Contains(s, "\x1b[?1049h") || !strings.Contains(s, "full-screen") {
 		t.Errorf("the first frame paints %q", s)
 	}
-	if watcher.size != (control.Size{Rows: terminal.DefaultSize.Rows, Cols: terminal.DefaultSize.Cols}) {
+	if watcher.size != (control.Size{Rows: limits.DefaultRows, Cols: limits.DefaultCols}) {
 		t.Errorf("size %+v", watcher.size)
 	}
 	watcher.conn.Write([]byte("typed\r"))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/termbridge/termbridge/internal/await"
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/terminal"
 	"github.com/termbridge/termbridge/view"
 )
@@ -75,7 +76,7 @@ func (c *Control) New(ctx context.Context, spec NewSpec) (string, error) {
 		}
 	}
 	if err != nil {
-		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), terminal.SettleTimeout)
+		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.SettleTimeout)
 		defer cancel()
 		_, _ = t.Stop(stop)
 		return "", fmt.Errorf("type into %s: %w", c.shell, err)

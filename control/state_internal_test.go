@@ -23,6 +23,10 @@ func (m mute) ReadActivity(context.Context, int64) (terminal.Activity, terminal.
 	return terminal.Working, terminal.Evidence{Certainty: terminal.NoCertainty, Reason: "not shown"}, nil
 }
 
+func (m mute) WaitActivity(ctx context.Context, _ terminal.Activity, _ int64) (terminal.Activity, terminal.Evidence, error) {
+	return m.ReadActivity(ctx, 0)
+}
+
 func (m mute) ReadOutput(_ context.Context, cursor int64, _ time.Duration) (terminal.Output, error) {
 	end := int64(len(m.output))
 	return terminal.Output{Text: m.output[min(cursor, end):], NextCursor: end}, nil

@@ -67,7 +67,7 @@ func (c *Control) await(ctx context.Context, s session, want State) (SessionInfo
 
 // change waits until something may have changed.
 func (s session) change(ctx context.Context, is, want State) {
-	w, ok := terminal.As[terminal.ActivityWaiter](s.Terminal)
+	w, ok := terminal.As[terminal.ActivityReader](s.Terminal)
 	switch {
 	case s.note.typing != nil && !await.Closed(s.note.typing.done):
 		select {

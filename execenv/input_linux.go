@@ -191,7 +191,7 @@ func tasks(pid int) (dirs []string) {
 // evidence looks at each thread of a process.
 func (in *input) evidence(p proc) terminal.Evidence {
 	none := terminal.Evidence{Certainty: terminal.NoCertainty}
-	say := func(c terminal.Certainty, what string) terminal.Evidence {
+	say := func(c string, what string) terminal.Evidence {
 		var buf [64]byte
 		name := strings.TrimSpace(string(readProcFile(p.pid, "comm", buf[:])))
 		return terminal.Evidence{

@@ -22,7 +22,7 @@ func TestInputState(t *testing.T) {
 	)
 	for _, c := range []struct {
 		need, line string
-		want       terminal.Certainty
+		want       string
 		secret     bool
 		typed      string
 	}{
@@ -126,7 +126,7 @@ func TestInputStateOfPolledPipes(t *testing.T) {
 	l := newLocal(t, nil)
 	for _, c := range []struct {
 		need, line string
-		want       terminal.Certainty
+		want       string
 		prompt     bool
 	}{
 		{"bash", "exec bash --norc -i", terminal.Likely, true},

@@ -120,7 +120,7 @@ type survivors struct {
 // LocalOptions are the options of [NewLocal].
 type LocalOptions struct {
 	// Grace is how long Close waits between asking and killing; 0 is
-	// [terminal.StopGrace].
+	// 2 s.
 	Grace time.Duration
 
 	// Cgroup is the directory of a cgroup (version 2) below which processes
@@ -167,7 +167,7 @@ func NewLocal(opts *LocalOptions) *Local {
 		l.opts = *opts
 	}
 	if l.opts.Grace == 0 {
-		l.opts.Grace = terminal.StopGrace
+		l.opts.Grace = limits.StopGrace
 	}
 	return l
 }

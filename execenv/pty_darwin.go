@@ -9,7 +9,6 @@ import (
 
 	"github.com/creack/pty"
 	"github.com/termbridge/termbridge/internal/limits"
-	"github.com/termbridge/termbridge/terminal"
 	"golang.org/x/sys/unix"
 )
 
@@ -89,11 +88,7 @@ func (l *Local) openTerminal(tty TTY) (*ptmx, *os.File, error) {
 		_, err = setModes(int(held.Fd()))
 	}
 	if err == nil {
-		size := tty.Size
-		if size.IsZero() {
-			size = terminal.DefaultSize
-		}
-		err = t.Resize(size)
+		err = t.Resize(tty.Size.OrDefault())
 	}
 	if err != nil {
 		if side != nil {

@@ -8,7 +8,6 @@ import (
 	"strconv"
 
 	"github.com/termbridge/termbridge/internal/lineedit"
-	"github.com/termbridge/termbridge/terminal"
 	"golang.org/x/sys/unix"
 )
 
@@ -96,11 +95,7 @@ func (l *Local) openTerminal(tty TTY) (_ *ptmx, side *os.File, err error) {
 			err = because(ErrNoTerminal, err)
 		}
 	}()
-	size := tty.Size
-	if size.IsZero() {
-		size = terminal.DefaultSize
-	}
-	if err := setSize(master, size); err != nil {
+	if err := setSize(master, tty.Size.OrDefault()); err != nil {
 		return nil, nil, fmt.Errorf("set size: %w", err)
 	}
 	if err := unix.IoctlSetPointerInt(master, unix.TIOCSPTLCK, 0); err != nil {

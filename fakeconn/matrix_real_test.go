@@ -13,6 +13,7 @@ import (
 	"github.com/termbridge/termbridge/acpterm"
 	"github.com/termbridge/termbridge/bridge"
 	"github.com/termbridge/termbridge/fakeconn"
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/terminal"
 	"github.com/termbridge/termbridge/terminal/memterm"
 )
@@ -33,7 +34,7 @@ func TestFaultMatrixStopReading(t *testing.T) {
 				c := cell{method: m, trouble: trouble{name: "stop reading"}, phase: p, use: u}
 				results.of++
 				if p != atClose && (m == toCreate && p != atCancel || u == exec) && *howMany != 0 {
-					continue // takes terminal.CreateTimeout, or two others
+					continue // takes limits.CreateTimeout, or two others
 				}
 				all.Go(func() {
 					ran, hit := false, false
@@ -91,7 +92,7 @@ func unread(t *testing.T, c cell) bool {
 		defer close(turned)
 		bound := callTimeout
 		if c.method == toCreate {
-			bound = terminal.CreateTimeout // which ends it in other cells
+			bound = limits.CreateTimeout // which ends it in other cells
 		}
 		ctx, cancel := context.WithTimeout(ctx, bound)
 		defer cancel()
@@ -99,7 +100,7 @@ func unread(t *testing.T, c cell) bool {
 		cmd := terminal.Command{Args: []string{"job"}}
 		if c.use == exec {
 			r, err := call.Exec(ctx, cmd)
-			within(bound+terminal.SettleTimeout, "Exec")
+			within(bound+limits.SettleTimeout, "Exec")
 			if r != nil {
 				text, outcome, exit = r.Output, r.Outcome, r.Exit
 			} else if err == nil {
@@ -109,7 +110,7 @@ func unread(t *testing.T, c cell) bool {
 			return acp.PromptResponse{StopReason: acp.StopReasonEndTurn}, nil
 		}
 		x, err := call.StartBackground(ctx, cmd)
-		within(bound+terminal.SettleTimeout, "StartBackground")
+		within(bound+limits.SettleTimeout, "StartBackground")
 		call.End("", err)
 		if err != nil {
 			return acp.PromptResponse{StopReason: acp.StopReasonEndTurn}, nil
@@ -153,11 +154,11 @@ func unread(t *testing.T, c cell) bool {
 	}
 	if c.phase != atClose {
 		<-turned
-		within(max(callTimeout, map[bool]time.Duration{true: terminal.CreateTimeout}[c.method == toCreate])+2*terminal.SettleTimeout, "the turn")
+		within(max(callTimeout, map[bool]time.Duration{true: limits.CreateTimeout}[c.method == toCreate])+2*limits.SettleTimeout, "the turn")
 	}
 	start = time.Now()
 	closeErr := agent.s.Close()
-	within(2*terminal.SettleTimeout, "Close")
+	within(2*limits.SettleTimeout, "Close")
 	<-turned
 
 	if n := client.Memterm().Starts("job") + local.Starts("job"); n > 1 || n == 0 && text != "" {

@@ -61,7 +61,7 @@ var methods = []string{toCreate, toOutput, toWait, toKill, toRelease}
 
 const (
 	short = 300 * time.Millisecond
-	long  = 47 * time.Second // more than terminal.CreateTimeout and all that may follow before a Close is over
+	long  = 47 * time.Second // more than limits.CreateTimeout and all that may follow before a Close is over
 )
 
 func troubles() []trouble {
@@ -568,7 +568,7 @@ func (s *stage) judgeTimes(of func(string) effect, unstarted bool) {
 	bound := jobTime + slack // by itself
 	switch {
 	case of(toCreate) == late, of(toCreate) == silent:
-		bound = terminal.CreateTimeout + slack
+		bound = limits.CreateTimeout + slack
 	case unstarted:
 		bound = slack
 	case of(toWait) != honest:
@@ -582,7 +582,7 @@ func (s *stage) judgeTimes(of func(string) effect, unstarted bool) {
 			bound = jobTime + slack
 		}
 		if e := s.effect; e != honest && e != cut {
-			bound += terminal.SettleTimeout
+			bound += limits.SettleTimeout
 		}
 	} else if s.phase == atCancel || s.phase == atClose {
 		bound = min(bound, endAt+slack)
@@ -593,10 +593,10 @@ func (s *stage) judgeTimes(of func(string) effect, unstarted bool) {
 	if s.returned > bound {
 		s.Errorf("it took %v, want at most %v", s.returned, bound)
 	}
-	if s.answered > bound+terminal.SettleTimeout+slack {
+	if s.answered > bound+limits.SettleTimeout+slack {
 		s.Errorf("the prompt was answered after %v, and the command over after %v", s.answered, s.returned)
 	}
-	if s.closing > 2*terminal.SettleTimeout {
+	if s.closing > 2*limits.SettleTimeout {
 		s.Errorf("Close took %v", s.closing)
 	}
 }

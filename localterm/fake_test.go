@@ -146,7 +146,7 @@ func TestUnstoppableChild(t *testing.T) {
 		if err != nil || info.Outcome != terminal.Stopped || !cmp.Equal(info.Survivors, child) {
 			t.Errorf("Stop: %+v, %v", info, err)
 		}
-		if took, want := time.Since(began), terminal.StopGrace+limits.DrainQuiet; took != want {
+		if took, want := time.Since(began), limits.StopGrace+limits.DrainQuiet; took != want {
 			t.Errorf("it took %v, want the grace and the quiet: %v", took, want)
 		}
 		if got := output(t, term); got != "out" {

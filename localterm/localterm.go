@@ -27,7 +27,7 @@
 // its outputs. The Manager's own are joined by Close.
 //
 // Terminals also implement [terminal.StreamReader], for commands without TTY,
-// [terminal.LineCounter], and [terminal.ActivityReader] and [terminal.ActivityWaiter]
+// count lines for view.Pager, and are [terminal.ActivityReader]
 // by what the executor knows.
 //
 // # Terminals
@@ -39,7 +39,7 @@
 //
 // # Nobody at the keyboard
 //
-// A command without Stdin is told so by its environment ([terminal.NoInput]): it
+// A command without Stdin is told so by its environment (PAGER, EDITOR, GIT_TERMINAL_PROMPT and the like): it
 // uses no pager, an editor that it opens fails at once with a reason, and git and
 // ssh ask nobody. Options.Env and Command.Env may say otherwise. With TTY, a
 // program that waits for a key all the same is hung up on ([execenv.TTY]).
@@ -62,6 +62,7 @@ import (
 	"github.com/termbridge/termbridge/internal/caught"
 	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/internal/logqueue"
+	"github.com/termbridge/termbridge/internal/noinput"
 	"github.com/termbridge/termbridge/internal/registry"
 	"github.com/termbridge/termbridge/terminal"
 )
@@ -96,7 +97,7 @@ type Options struct {
 	Shell string
 
 	// MaxTerminals is how many terminals are kept, live and ended; 0 is
-	// [terminal.DefaultMaxTerminals].
+	// 64.
 	MaxTerminals int
 
 	// WaitForSlot has Start wait while so many run, until one has ended, the ctx
@@ -105,11 +106,11 @@ type Options struct {
 	WaitForSlot bool
 
 	// OutputLimit is how many bytes of output are kept of a command that does
-	// not say; 0 is [terminal.DefaultOutputLimit].
+	// not say; 0 is 1 MiB.
 	OutputLimit int
 
 	// ManagerBytes is how many bytes of output are kept of all commands
-	// together; 0 is [terminal.DefaultManagerBytes]. Where they would be
+	// together; 0 is 256 MiB. Where they would be
 	// more, ended terminals are evicted, oldest first; if that does not help,
 	// outputs lose their start, those first that are over a fair share. A page
 	// for each is always there.
@@ -120,7 +121,7 @@ type Options struct {
 	KeepEnded time.Duration
 
 	// Grace is how long a command that is asked to end has before it is
-	// killed; 0 is [terminal.StopGrace].
+	// killed; 0 is 2 s.
 	Grace time.Duration
 
 	// NewID returns the id of the next terminal, never the same twice. Nil
@@ -170,8 +171,8 @@ func New(opts *Options) *Manager {
 	}
 	o := &m.opts
 	o.Shell = cmp.Or(o.Shell, "/bin/sh")
-	o.OutputLimit = limits.Or(o.OutputLimit, terminal.DefaultOutputLimit)
-	o.Grace = limits.Or(o.Grace, terminal.StopGrace)
+	o.OutputLimit = limits.Or(o.OutputLimit, limits.DefaultOutputLimit)
+	o.Grace = limits.Or(o.Grace, limits.StopGrace)
 	o.Logger = logqueue.New(o.Logger)
 	m.registry = registry.New(registry.Options[*term]{
 		MaxTerminals: o.MaxTerminals,
@@ -188,7 +189,7 @@ func New(opts *Options) *Manager {
 	} else {
 		m.env = execenv.ClassShell.Env()
 	}
-	m.noInput = m.env.Default(terminal.NoInput())
+	m.noInput = m.env.Default(noinput.Env())
 	if o.Executors == nil {
 		o.Executors = map[string]execenv.Executor{Local: nil}
 	}
@@ -377,7 +378,7 @@ func (m *Manager) spec(cmd terminal.Command) (execenv.Spec, error) {
 		spec.Path, spec.Args = cmd.Args[0], cmd.Args[1:]
 	}
 	if cmd.TTY {
-		spec.TTY = &execenv.TTY{Size: cmp.Or(cmd.Size, terminal.DefaultSize), Input: cmd.Stdin}
+		spec.TTY = &execenv.TTY{Size: cmd.Size.OrDefault(), Input: cmd.Stdin}
 	}
 	return spec, checkWords(spec, cmd.Env)
 }
@@ -488,7 +489,7 @@ func (m *Manager) shut(kept []*term) error {
 	}()
 	select {
 	case <-joined:
-	case <-time.After(m.opts.Grace + terminal.SettleTimeout):
+	case <-time.After(m.opts.Grace + limits.SettleTimeout):
 		// Only a process that nothing can kill, or an executor that hangs.
 		return errors.Join(err, &terminal.LeakError{Leaks: []terminal.Leak{{What: "goroutine", Err: errUnsettled}}})
 	}

@@ -703,7 +703,7 @@ func TestResize(t *testing.T) {
 		t.Errorf("half a size: %v", err)
 	}
 	pipes := start(t, m, terminal.Command{Line: "true"})
-	if err := pipes.Resize(terminal.DefaultSize); !errors.Is(err, errors.ErrUnsupported) {
+	if err := pipes.Resize(terminal.Size{}.OrDefault()); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("a command without a terminal: %v", err)
 	}
 }

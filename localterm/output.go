@@ -249,7 +249,7 @@ func (o *output) readStream(stream terminal.Stream, cursor int64) (c tail.Chunk,
 	var raw []byte
 	last := true
 	for i, j := range o.marks.pieces(stream, from, end) {
-		room := int64(terminal.MaxText + utf8.UTFMax - len(raw))
+		room := int64(limits.MaxText + utf8.UTFMax - len(raw))
 		if last = j-i <= room; !last {
 			j = i + room
 		}
@@ -264,7 +264,7 @@ func (o *output) readStream(stream terminal.Stream, cursor int64) (c tail.Chunk,
 	}
 	final := c.Closed && last
 	var n int
-	c.Text, n = text.Decode(raw[skip:], terminal.MaxText, final)
+	c.Text, n = text.Decode(raw[skip:], limits.MaxText, final)
 	n += skip
 	rest := raw[n:]
 	c.More = len(rest) > 0 && (final || text.Incomplete(rest) < len(rest))

@@ -31,7 +31,7 @@ func TestCursor(t *testing.T) {
 	} {
 		pieces := func(p []string) string {
 			writers := 0
-			r := &responder{join: func(func()) { writers++ }, size: func() terminal.Size { return terminal.DefaultSize }}
+			r := &responder{join: func(func()) { writers++ }, size: func() terminal.Size { return terminal.Size{}.OrDefault() }}
 			for _, piece := range p {
 				r.scan([]byte(piece))
 			}

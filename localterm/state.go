@@ -34,7 +34,7 @@ func (t *term) ReadActivity(ctx context.Context, cursor int64) (terminal.Activit
 	return state, evidence, nil
 }
 
-// WaitActivity implements [terminal.ActivityWaiter].
+// WaitActivity implements [terminal.ActivityReader].
 func (t *term) WaitActivity(ctx context.Context, want terminal.Activity, cursor int64) (terminal.Activity, terminal.Evidence, error) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()

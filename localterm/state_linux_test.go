@@ -17,7 +17,6 @@ import (
 type stated interface {
 	terminal.Terminal
 	terminal.ActivityReader
-	terminal.ActivityWaiter
 }
 
 // waitState waits until term waits for input.
@@ -39,10 +38,10 @@ func TestWaitState(t *testing.T) {
 	for name, test := range map[string]struct {
 		need, line string
 		pipes      bool
-		certainty  terminal.Certainty
+		certainty  string
 		secret     bool
-		answer     string             // if it waits again after that
-		byModes    terminal.Certainty // where the terminal's modes are all that is to be seen
+		answer     string // if it waits again after that
+		byModes    string // where the terminal's modes are all that is to be seen
 	}{
 		"cat":              {"cat", "exec cat", false, terminal.Certain, false, "a\n", ""},
 		"cat, pipes":       {"cat", "exec cat", true, terminal.Certain, false, "a\n", ""},

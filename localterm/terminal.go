@@ -16,6 +16,7 @@ import (
 
 	"github.com/termbridge/termbridge/execenv"
 	"github.com/termbridge/termbridge/internal/await"
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/internal/tail"
 	"github.com/termbridge/termbridge/terminal"
 )
@@ -60,9 +61,7 @@ const (
 var (
 	_ terminal.Terminal       = (*term)(nil)
 	_ terminal.StreamReader   = (*term)(nil)
-	_ terminal.LineCounter    = (*term)(nil)
 	_ terminal.ActivityReader = (*term)(nil)
-	_ terminal.ActivityWaiter = (*term)(nil)
 	_ terminal.InputCloser    = (*term)(nil)
 )
 
@@ -100,7 +99,7 @@ func (m *Manager) newTerm(cmd terminal.Command, spec execenv.Spec) (*term, error
 	if here && t.info.Dir == "" {
 		t.info.Dir, _ = os.Getwd()
 	}
-	t.size.Store(new(cmp.Or(cmd.Size, terminal.DefaultSize)))
+	t.size.Store(new(cmd.Size.OrDefault()))
 	limit := cmp.Or(cmd.OutputLimit, m.opts.OutputLimit)
 	t.out = newOutput(limit, func(n int) int { return m.registry.Grow(t, n) })
 	return t, nil
@@ -338,7 +337,7 @@ func (t *term) Done() <-chan struct{} { return t.done }
 func (t *term) ReadOutput(ctx context.Context, cursor int64, wait time.Duration) (terminal.Output, error) {
 	cursor = t.out.clamp(cursor)
 	return t.read(func() (tail.Chunk, error) {
-		return t.out.buf.Wait(ctx, cursor, terminal.MaxText, wait)
+		return t.out.buf.Wait(ctx, cursor, limits.MaxText, wait)
 	})
 }
 
@@ -369,7 +368,7 @@ func (t *term) read(read func() (tail.Chunk, error)) (terminal.Output, error) {
 	return terminal.Output{Text: c.Text, NextCursor: c.Next, More: c.More, Truncated: c.Truncated, Info: info}, err
 }
 
-// EvictedLines implements [terminal.LineCounter].
+// EvictedLines implements [tail.LineCounter].
 func (t *term) EvictedLines() (lines, cursor int64) { return t.out.buf.EvictedLines() }
 
 // WriteInput implements [terminal.Terminal].

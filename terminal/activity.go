@@ -15,19 +15,10 @@ const (
 	Finished Activity = "finished" // it has ended
 )
 
-// Certainty is how good the evidence for an Activity is.
-type Certainty string
-
-// The certainties.
-const (
-	Certain     Certainty = "certain" // the kernel says so: blocked in a read of our terminal
-	Likely      Certainty = "likely"  // it looks so: asleep, quiet, and the terminal set up for input
-	NoCertainty Certainty = "none"    // there is no evidence
-)
-
 // Evidence says why a command is believed to have an Activity.
 type Evidence struct {
-	Certainty Certainty
+	// Certainty is how good it is: [Certain], [Likely] or [NoCertainty].
+	Certainty string
 	// Reason is a short text for people, such as "cat (4711) reads the terminal".
 	Reason string
 	// Secret reports that the terminal does not echo lines: a password prompt.
@@ -39,17 +30,14 @@ type Evidence struct {
 	Prompt bool
 }
 
-// An ActivityReader can tell what its command is doing.
+// An ActivityReader can tell what its command is doing, and wait for it.
 type ActivityReader interface {
 	// ReadActivity returns the activity now. A command that has written nothing
 	// since cursor, and was given no input, waits for the same thing as
 	// before: that is not Waiting since cursor. Cursor 0 asks for the state
 	// whatever was before.
 	ReadActivity(ctx context.Context, cursor int64) (Activity, Evidence, error)
-}
 
-// An ActivityWaiter can wait for an activity.
-type ActivityWaiter interface {
 	// WaitActivity returns once the command does want or has finished, with the
 	// activity that it has, or with the Cause of ctx. It is ReadActivity that
 	// waits: cursor means the same.
@@ -67,14 +55,9 @@ type InputCloser interface {
 	CloseInput(ctx context.Context) error
 }
 
-// A Stream is one of the two output streams of a command without a terminal.
+// A Stream is one of the two output streams of a command without a terminal: [Stdout]
+// or [Stderr].
 type Stream string
-
-// The streams.
-const (
-	Stdout Stream = "stdout"
-	Stderr Stream = "stderr"
-)
 
 // A StreamReader can read one stream of a command's output. Cursors are those
 // of ReadOutput, so that a position means the same in both.
@@ -82,12 +65,4 @@ type StreamReader interface {
 	// ReadStream is ReadOutput for one stream; [errors.ErrUnsupported] where
 	// the output is one terminal.
 	ReadStream(ctx context.Context, stream Stream, cursor int64, wait time.Duration) (Output, error)
-}
-
-// A LineCounter knows how many lines lie before what it keeps, so that lines
-// can be numbered absolutely.
-type LineCounter interface {
-	// EvictedLines returns how many line ends lie before the oldest output
-	// that is kept, and the cursor of that output.
-	EvictedLines() (lines, cursor int64)
 }

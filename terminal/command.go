@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/internal/shellwords"
 )
 
@@ -38,7 +39,7 @@ type Command struct {
 	// empty, as from /dev/null.
 	Stdin bool
 
-	// Size of the terminal; the zero value is [DefaultSize].
+	// Size of the terminal; the zero value is 40 rows of 120 columns.
 	Size Size
 
 	// Timeout stops the command, counted from its start; 0 is none.
@@ -61,6 +62,14 @@ type Size struct{ Rows, Cols int }
 
 // IsZero reports whether no size was given.
 func (s Size) IsZero() bool { return s == Size{} }
+
+// OrDefault returns s, or 40 rows of 120 columns if no size was given.
+func (s Size) OrDefault() Size {
+	if s.IsZero() {
+		return Size{Rows: limits.DefaultRows, Cols: limits.DefaultCols}
+	}
+	return s
+}
 
 // Check returns nil, or an error that wraps [ErrBadCommand] and says what is
 // wrong with the command and what would be right.

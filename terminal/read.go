@@ -11,19 +11,8 @@ import (
 	"github.com/termbridge/termbridge/internal/vt"
 )
 
-// End is a cursor behind all output. A read from it that does not wait costs
-// nothing and returns the cursor of the end as it is then; one that waits returns
-// what comes next.
-const End int64 = math.MaxInt64
-
 // forever is a wait that only output, the end or the context ends.
 const forever = time.Duration(math.MaxInt64)
-
-// CloseAfter blocks until ctx ends and then closes m. It returns what Close returns.
-func CloseAfter(ctx context.Context, m Manager) error {
-	<-ctx.Done()
-	return m.Close()
-}
 
 // Wait blocks until the command has ended and returns its final Info, or until
 // ctx ends and returns the Info of that instant with the Cause of ctx. It never

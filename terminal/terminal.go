@@ -71,8 +71,8 @@ type Manager interface {
 
 // A Terminal is one command, from its start until it is evicted.
 //
-// A Terminal may also implement [ActivityReader], [ActivityWaiter], [InputCloser],
-// [StreamReader] and [LineCounter]; [As] finds them.
+// A Terminal may also implement [ActivityReader], [InputCloser]
+// and [StreamReader]; [As] finds them.
 type Terminal interface {
 	// Info returns what is known now. It never blocks.
 	Info() Info

@@ -314,25 +314,6 @@ func TestCopyEndsASequence(t *testing.T) {
 	})
 }
 
-func TestCloseAfter(t *testing.T) {
-	// CloseAfter closes the Manager when its context ends, and returns what Close does.
-	synctest.Test(t, func(t *testing.T) {
-		m := memterm.New(nil)
-		term, err := m.Start(t.Context(), terminal.Command{Line: "sleep 60"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if err := terminal.CloseAfter(ctx, m); err != nil {
-			t.Error(err)
-		}
-		if info := term.Info(); info.Outcome != terminal.Stopped || info.RunTime() != time.Second {
-			t.Errorf("%v after %v", info.Outcome, info.RunTime())
-		}
-	})
-}
-
 // A Wrapper wraps a terminal and has no optional interface of its own.
 type wrapper struct{ terminal.Terminal }
 

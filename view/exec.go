@@ -71,7 +71,7 @@ func (e *ExitError) Unwrap() error { return e.Info.Err }
 
 // Exec runs a command to its end and returns the end of what it wrote to its output
 // and its error output, as plain text: at most cmd.OutputLimit bytes, or
-// [terminal.DefaultResultLimit]. It is what CombinedOutput is to os/exec, with any
+// 50 KiB. It is what CombinedOutput is to os/exec, with any
 // Manager.
 //
 // The error is nil for exit code 0, and an [*ExitError] for every other end, by a
@@ -86,13 +86,13 @@ func Exec(ctx context.Context, m terminal.Manager, cmd terminal.Command) (Text, 
 	info, cause := terminal.Wait(ctx, t)
 	ctx = context.WithoutCancel(ctx)
 	if cause != nil {
-		bound, cancel := context.WithTimeout(ctx, terminal.SettleTimeout)
+		bound, cancel := context.WithTimeout(ctx, limits.SettleTimeout)
 		defer cancel()
 		info, _ = t.Stop(bound)
 	}
 	bound, cancel := context.WithTimeout(ctx, limits.OutputTimeout)
 	defer cancel()
-	out, err := ReadAll(bound, t, cmp.Or(cmd.OutputLimit, terminal.DefaultResultLimit), 0)
+	out, err := ReadAll(bound, t, cmp.Or(cmd.OutputLimit, limits.DefaultResultLimit), 0)
 	out.Info = info
 	switch {
 	case cause != nil:

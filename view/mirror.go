@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"strings"
@@ -63,12 +64,7 @@ type Shown struct {
 // NewMirror returns a Mirror of t, whose terminal has that size now; the zero Size is
 // the one at its start.
 func NewMirror(t terminal.Terminal, size terminal.Size) *Mirror {
-	if size.IsZero() {
-		size = t.Info().Command.Size
-	}
-	if size.IsZero() {
-		size = terminal.DefaultSize
-	}
+	size = cmp.Or(size, t.Info().Command.Size).OrDefault()
 	return &Mirror{t: t, vt: vt.New(size.Rows, size.Cols, true)}
 }
 

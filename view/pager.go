@@ -7,6 +7,8 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/termbridge/termbridge/internal/limits"
+	"github.com/termbridge/termbridge/internal/tail"
 	"github.com/termbridge/termbridge/internal/vt"
 	"github.com/termbridge/termbridge/terminal"
 )
@@ -45,11 +47,11 @@ type PagerOptions struct {
 // goroutines, which wait for each other, and after the end of the command. Each
 // reader with a position of its own needs a Pager of its own.
 //
-// Numbers are exact if the terminal is a [terminal.LineCounter] or nothing was
+// Numbers are exact if the terminal counts lines (EvictedLines) or nothing was
 // evicted that the Pager had not seen; else [Page.Inexact] says so.
 type Pager struct {
 	t     terminal.Terminal
-	count terminal.LineCounter // nil if t is none
+	count tail.LineCounter // nil if t is none
 	raw   bool
 	every int
 
@@ -83,11 +85,11 @@ type mark struct {
 func NewPager(t terminal.Terminal, opts *PagerOptions) *Pager {
 	start := mark{whole: true}
 	p := &Pager{t: t, turn: make(chan struct{}, 1), marks: []mark{start}, end: start, line: 1, seen: -1}
-	p.count, _ = terminal.As[terminal.LineCounter](t)
+	p.count, _ = terminal.As[tail.LineCounter](t)
 	if opts != nil {
 		p.raw, p.from = opts.Raw, opts.From
 	}
-	limit := cmp.Or(t.Info().Command.OutputLimit, terminal.DefaultOutputLimit)
+	limit := cmp.Or(t.Info().Command.OutputLimit, limits.DefaultOutputLimit)
 	p.every = max(min(markEvery, limit/16), 1)
 	return p
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/terminal"
 	"github.com/termbridge/termbridge/view"
 )
@@ -394,6 +395,6 @@ type static struct {
 func (s static) Info() terminal.Info { return terminal.Info{Outcome: terminal.Exited} }
 
 func (s static) ReadOutput(_ context.Context, cursor int64, _ time.Duration) (terminal.Output, error) {
-	end := min(cursor+terminal.MaxText, int64(len(s.text)))
+	end := min(cursor+limits.MaxText, int64(len(s.text)))
 	return terminal.Output{Text: s.text[cursor:end], NextCursor: end, More: end < int64(len(s.text)), Info: s.Info()}, nil
 }

@@ -9,7 +9,7 @@ import (
 // openNote stands before what the alternate screen shows while it is on.
 const openNote = "[full-screen program: its screen follows]"
 
-// Plain returns the text of s: what a terminal of [terminal.DefaultSize] would
+// Plain returns the text of s: what a terminal of 40 rows by 120 columns would
 // show for it with all that has left its screen at the top. It is valid UTF-8
 // whose only controls are tabs and line feeds.
 //
@@ -41,7 +41,7 @@ type Plainer struct {
 	Max int
 
 	// Size is that of the terminal of the command, see [terminal.Command]; the
-	// zero value is [terminal.DefaultSize].
+	// zero value is 40 rows by 120 columns.
 	Size terminal.Size
 
 	text *vt.Text // nil before the first write
@@ -82,9 +82,6 @@ func (p *Plainer) init() {
 	if p.text != nil {
 		return
 	}
-	size := p.Size
-	if size.IsZero() {
-		size = terminal.DefaultSize
-	}
+	size := p.Size.OrDefault()
 	p.text = vt.NewText(size.Rows, size.Cols, p.Max, vt.Notes{Left: ScreenNote, Open: openNote})
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/terminal"
 	"github.com/termbridge/termbridge/view"
 )
@@ -190,7 +191,7 @@ func (e endless) ReadOutput(_ context.Context, cursor int64, _ time.Duration) (t
 	return terminal.Output{Text: text, NextCursor: next, More: next != e.size, Info: e.Info()}, nil
 }
 
-var endlessText = strings.Repeat(endlessLine, terminal.MaxText/len(endlessLine))
+var endlessText = strings.Repeat(endlessLine, limits.MaxText/len(endlessLine))
 
 // A Pager counts as much output as there is, or says that it has not.
 func TestPagerCountsAll(t *testing.T) {

@@ -52,10 +52,7 @@ type Span struct {
 
 // NewScreen returns a Screen of t.
 func NewScreen(t terminal.Terminal) *Screen {
-	size := t.Info().Command.Size
-	if size.IsZero() {
-		size = terminal.DefaultSize
-	}
+	size := t.Info().Command.Size.OrDefault()
 	return &Screen{t: t, turn: make(chan struct{}, 1), vt: vt.New(size.Rows, size.Cols, true)}
 }
 

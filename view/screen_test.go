@@ -41,7 +41,7 @@ func TestScreen(t *testing.T) {
 		if row, col, shown := screen.Cursor(); row != 2 || col != 3 || !shown {
 			t.Errorf("cursor at %d, %d, shown %v", row, col, shown)
 		}
-		if screen.Title() != "Pick" || !screen.Alternate() || !screen.AppCursor() || screen.Partial() || screen.Size() != terminal.DefaultSize {
+		if screen.Title() != "Pick" || !screen.Alternate() || !screen.AppCursor() || screen.Partial() || screen.Size() != (terminal.Size{}).OrDefault() {
 			t.Errorf("title %q, alternate %v, app cursor %v, partial %v, size %v", screen.Title(), screen.Alternate(), screen.AppCursor(), screen.Partial(), screen.Size())
 		}
 		want := "[screen of 40 rows × 120 columns, full-screen program, title \"Pick\", cursor ▮, highlighted ⟦⟧]\n\n   one\n   ⟦▮二 two⟧\n   three"

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/internal/text"
 	"github.com/termbridge/termbridge/internal/vt"
 	"github.com/termbridge/termbridge/terminal"
@@ -41,8 +40,7 @@ type Until struct {
 	Regexp  *regexp.Regexp
 
 	// Input waits until the command waits for input, having written something
-	// since Cursor. It needs a terminal that is a [terminal.ActivityWaiter] or
-	// [terminal.ActivityReader].
+	// since Cursor. It needs a terminal that is a [terminal.ActivityReader].
 	Input bool
 
 	// Record asks for the output itself, when it came, and what the command is
@@ -308,28 +306,20 @@ func (*inputCause) Error() string { return "the command waits for input" }
 // waits for input, if that is waited for, and what ends the watching.
 func (w *waiter) watchInput(ctx context.Context) (_ context.Context, stop func(), err error) {
 	u := &w.until
-	waiter, _ := terminal.As[terminal.ActivityWaiter](w.t)
-	reader, _ := terminal.As[terminal.ActivityReader](w.t)
+	waiter, ok := terminal.As[terminal.ActivityReader](w.t)
 	only := !u.Output && u.Quiet == 0 && u.Literal == "" && u.Regexp == nil
 	switch {
 	case !u.Input:
 		return ctx, func() {}, nil
-	case waiter == nil && reader == nil && only:
+	case !ok && only:
 		return ctx, nil, fmt.Errorf("view: wait for input: the terminal cannot tell: %w", errors.ErrUnsupported)
-	case waiter == nil && reader == nil:
+	case !ok:
 		return ctx, func() {}, nil
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	var watch sync.WaitGroup
 	watch.Go(func() {
-		var state terminal.Activity
-		var evidence terminal.Evidence
-		var err error
-		if waiter != nil {
-			state, evidence, err = waiter.WaitActivity(ctx, terminal.Waiting, u.Cursor)
-		} else {
-			state, evidence, err = pollState(ctx, reader, u.Cursor)
-		}
+		state, evidence, err := waiter.WaitActivity(ctx, terminal.Waiting, u.Cursor)
 		switch {
 		case err != nil && only:
 			cancel(fmt.Errorf("view: wait for input: %w", err))
@@ -338,21 +328,4 @@ func (w *waiter) watchInput(ctx context.Context) (_ context.Context, stop func()
 		}
 	})
 	return ctx, func() { cancel(nil); watch.Wait() }, nil
-}
-
-// pollState is WaitActivity by means of ReadActivity.
-func pollState(ctx context.Context, r terminal.ActivityReader, cursor int64) (terminal.Activity, terminal.Evidence, error) {
-	tick := time.NewTicker(limits.PollMin)
-	defer tick.Stop()
-	for {
-		state, evidence, err := r.ReadActivity(ctx, cursor)
-		if err != nil || state == terminal.Waiting || state == terminal.Finished {
-			return state, evidence, err
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return state, evidence, context.Cause(ctx)
-		}
-	}
 }

@@ -17,7 +17,7 @@ func TestWaitForInputOfProcesses(t *testing.T) {
 		line      string
 		until     view.Until
 		want      view.Reason
-		certainty terminal.Certainty
+		certainty string
 	}{
 		"a question":       {"printf 'name? '; read x", view.Until{Input: true}, view.ByInput, terminal.Certain},
 		"a late question":  {"printf 'collecting ... '; sleep 0.3; printf 'name? '; read x", view.Until{Input: true}, view.ByInput, terminal.Certain},

@@ -188,12 +188,9 @@ func (p *prompting) ReadActivity(ctx context.Context, cursor int64) (terminal.Ac
 	return p.state, terminal.Evidence{Certainty: terminal.Certain, Reason: fmt.Sprint("since ", cursor)}, p.err
 }
 
-// waking also tells when.
-type waking struct{ *prompting }
-
-func (w waking) WaitActivity(ctx context.Context, state terminal.Activity, cursor int64) (terminal.Activity, terminal.Evidence, error) {
+func (p *prompting) WaitActivity(ctx context.Context, state terminal.Activity, cursor int64) (terminal.Activity, terminal.Evidence, error) {
 	for {
-		if s, ev, err := w.ReadActivity(ctx, cursor); s == state || err != nil {
+		if s, ev, err := p.ReadActivity(ctx, cursor); s == state || err != nil {
 			return s, ev, err
 		}
 		select {
@@ -205,68 +202,60 @@ func (w waking) WaitActivity(ctx context.Context, state terminal.Activity, curso
 }
 
 func TestWaitForInput(t *testing.T) {
-	for _, c := range []struct {
-		name  string
-		term  func(*prompting) terminal.Terminal
-		after time.Duration
-	}{
-		{"ActivityWaiter", func(p *prompting) terminal.Terminal { return waking{p} }, 1021 * time.Millisecond},
-		{"ActivityReader", func(p *prompting) terminal.Terminal { return p }, 1100 * time.Millisecond},
-	} {
-		t.Run(c.name+": it waits for input", func(t *testing.T) {
-			bubble(t, 0, func(t *testing.T, s *script) {
-				p := &prompting{Terminal: s.Terminal, state: terminal.Working}
-				playing := play(s, false, step{time.Second, "name? "})
-				playing.Go(func() { time.Sleep(1020*time.Millisecond + 500*time.Microsecond); p.set(terminal.Waiting) })
-				start := time.Now()
-				ev, err := view.WaitFor(t.Context(), c.term(p), view.Until{Input: true, Quiet: time.Minute})
-				if err != nil || ev.Reason != view.ByInput || time.Since(start) != c.after {
-					t.Errorf("%q, %v after %v, want input after %v", ev.Reason, err, time.Since(start), c.after)
-				}
-				if ev.Evidence.Reason != "since 0" {
-					t.Errorf("evidence %+v", ev.Evidence)
-				}
-				if out, err := s.ReadOutput(t.Context(), ev.Cursor, 0); err != nil || out.Text != "" {
-					t.Errorf("behind the cursor: %q, %v, want nothing", out.Text, err)
-				}
-				playing.Wait()
-			})
+
+	t.Run("it waits for input", func(t *testing.T) {
+		bubble(t, 0, func(t *testing.T, s *script) {
+			p := &prompting{Terminal: s.Terminal, state: terminal.Working}
+			playing := play(s, false, step{time.Second, "name? "})
+			playing.Go(func() { time.Sleep(1020*time.Millisecond + 500*time.Microsecond); p.set(terminal.Waiting) })
+			start, after := time.Now(), 1021*time.Millisecond
+			ev, err := view.WaitFor(t.Context(), p, view.Until{Input: true, Quiet: time.Minute})
+			if err != nil || ev.Reason != view.ByInput || time.Since(start) != after {
+				t.Errorf("%q, %v after %v, want input after %v", ev.Reason, err, time.Since(start), after)
+			}
+			if ev.Evidence.Reason != "since 0" {
+				t.Errorf("evidence %+v", ev.Evidence)
+			}
+			if out, err := s.ReadOutput(t.Context(), ev.Cursor, 0); err != nil || out.Text != "" {
+				t.Errorf("behind the cursor: %q, %v, want nothing", out.Text, err)
+			}
+			playing.Wait()
 		})
-		t.Run(c.name+": a match in what it wrote goes before", func(t *testing.T) {
-			bubble(t, 0, func(t *testing.T, s *script) {
-				s.write("Password: ")
-				p := &prompting{Terminal: s.Terminal, state: terminal.Waiting}
-				ev, err := view.WaitFor(t.Context(), c.term(p), view.Until{Input: true, Literal: "Password"})
-				if err != nil || ev.Reason != view.ByMatch {
-					t.Errorf("%q, %v, want match", ev.Reason, err)
-				}
-			})
+	})
+	t.Run("a match in what it wrote goes before", func(t *testing.T) {
+		bubble(t, 0, func(t *testing.T, s *script) {
+			s.write("Password: ")
+			p := &prompting{Terminal: s.Terminal, state: terminal.Waiting}
+			ev, err := view.WaitFor(t.Context(), p, view.Until{Input: true, Literal: "Password"})
+			if err != nil || ev.Reason != view.ByMatch {
+				t.Errorf("%q, %v, want match", ev.Reason, err)
+			}
 		})
-		t.Run(c.name+": something else comes first", func(t *testing.T) {
-			bubble(t, 0, func(t *testing.T, s *script) {
-				p := &prompting{Terminal: s.Terminal, state: terminal.Working}
-				playing := play(s, true, step{time.Second, "x"})
-				ev, err := view.WaitFor(t.Context(), c.term(p), view.Until{Input: true})
-				if err != nil || ev.Reason != view.ByEnd {
-					t.Errorf("%q, %v, want end", ev.Reason, err)
-				}
-				playing.Wait()
-			})
+	})
+	t.Run("something else comes first", func(t *testing.T) {
+		bubble(t, 0, func(t *testing.T, s *script) {
+			p := &prompting{Terminal: s.Terminal, state: terminal.Working}
+			playing := play(s, true, step{time.Second, "x"})
+			ev, err := view.WaitFor(t.Context(), p, view.Until{Input: true})
+			if err != nil || ev.Reason != view.ByEnd {
+				t.Errorf("%q, %v, want end", ev.Reason, err)
+			}
+			playing.Wait()
 		})
-		t.Run(c.name+": nobody can tell", func(t *testing.T) {
-			bubble(t, 0, func(t *testing.T, s *script) {
-				broken := errors.New("no permission")
-				p := &prompting{Terminal: s.Terminal, state: terminal.Working, err: broken}
-				if _, err := view.WaitFor(t.Context(), c.term(p), view.Until{Input: true}); !errors.Is(err, broken) {
-					t.Errorf("input only: %v, want the error", err)
-				}
-				ev, err := view.WaitFor(t.Context(), c.term(p), view.Until{Input: true, Quiet: time.Second})
-				if err != nil || ev.Reason != view.ByQuiet {
-					t.Errorf("or quiet: %q, %v, want quiet", ev.Reason, err)
-				}
-			})
+	})
+	t.Run("nobody can tell", func(t *testing.T) {
+		bubble(t, 0, func(t *testing.T, s *script) {
+			broken := errors.New("no permission")
+			p := &prompting{Terminal: s.Terminal, state: terminal.Working, err: broken}
+			if _, err := view.WaitFor(t.Context(), p, view.Until{Input: true}); !errors.Is(err, broken) {
+				t.Errorf("input only: %v, want the error", err)
+			}
+			ev, err := view.WaitFor(t.Context(), p, view.Until{Input: true, Quiet: time.Second})
+			if err != nil || ev.Reason != view.ByQuiet {
+				t.Errorf("or quiet: %q, %v, want quiet", ev.Reason, err)
+			}
 		})
-	}
+	})
 	t.Run("a terminal that never can tell", func(t *testing.T) {
 		bubble(t, 0, func(t *testing.T, s *script) {
 			if ev, err := view.WaitFor(t.Context(), s, view.Until{Input: true}); !errors.Is(err, errors.ErrUnsupported) || ev.Info.ID == "" {

@@ -25,6 +25,7 @@ import (
 	"github.com/termbridge/termbridge/bridge"
 	"github.com/termbridge/termbridge/cmd/acp-demo-agent/agent"
 	"github.com/termbridge/termbridge/execenv"
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/internal/version"
 	"github.com/termbridge/termbridge/localterm"
 	"github.com/termbridge/termbridge/terminal"
@@ -218,7 +219,7 @@ func (d *demo) play(ctx context.Context, s scene) (err error) {
 	stdin.Close()
 	select {
 	case <-conn.Done():
-	case <-time.After(2 * terminal.SettleTimeout):
+	case <-time.After(2 * limits.SettleTimeout):
 		err = errors.Join(err, errors.New("the agent did not exit at the end of its input"))
 		kill()
 	}
@@ -307,7 +308,7 @@ func (p *player) session(ctx context.Context) error {
 		}
 	}
 	// Also after an interrupt: a session that is not closed leaks its terminals.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*terminal.SettleTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*limits.SettleTimeout)
 	defer cancel()
 	p.screen.event("session/close")
 	if _, closeErr := p.conn.CloseSession(ctx, acp.CloseSessionRequest{SessionId: p.id}); closeErr != nil {

@@ -40,7 +40,7 @@ func caseArguments(h *harness) {
 	spec.Args = append([]string{"-c", `[ "$V" = "$W" ] && [ "$1" = "a b" ] && [ "$9" = "a
 b" ] && [ $# = "$N" ] && echo same`, "sh"}, odd...)
 	spec.Env = execenv.Env{}.With(map[string]string{"V": value, "W": value, "N": itoa(len(odd))})
-	spec.TTY = &execenv.TTY{Size: terminal.DefaultSize}
+	spec.TTY = &execenv.TTY{Size: terminal.Size{}.OrDefault()}
 	if out := h.start(spec).rest(); out != "same\n" {
 		h.Errorf("on a terminal: %s", show(out))
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/termbridge/termbridge/execenv"
 	"github.com/termbridge/termbridge/internal/await"
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -59,7 +60,7 @@ func (e *Executor) shutdown() error {
 
 	var stops sync.WaitGroup
 	for _, p := range live {
-		stops.Go(func() { p.StopTree(terminal.StopGrace) })
+		stops.Go(func() { p.StopTree(limits.StopGrace) })
 	}
 	stops.Wait()
 	var leaks []terminal.Leak
@@ -267,7 +268,7 @@ func (c *connection) forget() {
 		if c.in != nil {
 			c.in.Close()
 		}
-		c.sup.StopTree(terminal.SettleTimeout) // where it runs here, it ends what it has started
+		c.sup.StopTree(limits.SettleTimeout) // where it runs here, it ends what it has started
 		_ = c.sup.Wait()
 	}
 	os.RemoveAll(c.dir)
@@ -425,7 +426,7 @@ func (c *connection) beat() {
 		cancel()
 		if err != nil {
 			c.in.Close()
-			c.sup.StopTree(terminal.StopGrace) // its output ends
+			c.sup.StopTree(limits.StopGrace) // its output ends
 			return
 		}
 	}
@@ -519,7 +520,7 @@ func (c *connection) end() error {
 	select {
 	case <-c.lost:
 		return nil
-	case <-time.After(terminal.SettleTimeout):
+	case <-time.After(limits.SettleTimeout):
 		c.sup.StopTree(0)
 		<-c.lost
 		return fmt.Errorf("%w: the supervisor did not confirm the end", ErrLost)

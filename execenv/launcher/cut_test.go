@@ -329,7 +329,7 @@ func TestManyTerminals(t *testing.T) {
 	for i := range n {
 		all.Go(func() {
 			spec := sh(`echo "ready $1"; read -r line; echo "got $line"; exit 7`, string(rune('a'+i%26)))
-			spec.TTY = &execenv.TTY{Size: terminal.DefaultSize, Input: true}
+			spec.TTY = &execenv.TTY{Size: terminal.Size{}.OrDefault(), Input: true}
 			p := e.Command(context.Background(), spec).(execenv.Session)
 			if err := p.Start(); err != nil {
 				t.Errorf("%d: %v", i, err)

@@ -39,7 +39,7 @@ import (
 	"time"
 
 	"github.com/termbridge/termbridge/execenv"
-	"github.com/termbridge/termbridge/terminal"
+	"github.com/termbridge/termbridge/internal/limits"
 )
 
 // A Launcher says how a program of this machine runs a command at a place. Only
@@ -129,7 +129,7 @@ type Options struct {
 	Dir string
 
 	// StartTimeout bounds the start of a connection, and of a command; 0 is
-	// [terminal.CreateTimeout].
+	// 30 s.
 	StartTimeout time.Duration
 
 	// LostAfter is how long a place goes on without a word from the agent; 0 is
@@ -151,7 +151,7 @@ func New(l Launcher, opts *Options) *Executor {
 		e.opts.Env = new(execenv.Env{}.Inherit())
 	}
 	if e.opts.StartTimeout <= 0 {
-		e.opts.StartTimeout = terminal.CreateTimeout
+		e.opts.StartTimeout = limits.CreateTimeout
 	}
 	if e.opts.LostAfter <= 0 {
 		e.opts.LostAfter = 30 * time.Second

@@ -153,7 +153,7 @@ func TestASizeIsToldAgain(t *testing.T) {
 	line := `trap "echo >>` + told + `" WINCH; exec 3<&0; "$0" "$@" <&3 & while kill -0 $! 2>/dev/null; do wait $!; done`
 	e := newExecutor(t, launcher.Command("sh", "-c", line), nil)
 	spec := sh("sleep 100")
-	spec.TTY = &execenv.TTY{Size: terminal.DefaultSize}
+	spec.TTY = &execenv.TTY{Size: terminal.Size{}.OrDefault()}
 	p := e.Command(t.Context(), spec).(execenv.Session)
 	if err := p.Start(); err != nil {
 		t.Fatal(err)

@@ -832,7 +832,7 @@ func (p *process) StopTree(grace time.Duration) []terminal.Proc {
 	}
 	var left []terminal.Proc
 	if !p.conn.blind {
-		ctx, cancel := p.conn.whileAlive(grace + terminal.SettleTimeout)
+		ctx, cancel := p.conn.whileAlive(grace + limits.SettleTimeout)
 		answer, err := p.conn.ask(ctx, "S", p.id, strconv.Itoa(int((grace+49*time.Millisecond)/(50*time.Millisecond))))
 		cancel()
 		if err == nil {

@@ -249,7 +249,7 @@ func TestSandboxBesideContainers(t *testing.T) {
 		{"always", gone, 100, 8, launcher.ErrNoSandbox},
 		{"another reason", "bwrap: Can't find source path /x: No such file or directory", 1, 1, launcher.ErrNoSandbox},
 	} {
-		for _, tty := range []*execenv.TTY{nil, {Size: terminal.DefaultSize, Input: true}} {
+		for _, tty := range []*execenv.TTY{nil, {Size: terminal.Size{}.OrDefault(), Input: true}} {
 			t.Run(fmt.Sprint(tt.name, ", terminal ", tty != nil), func(t *testing.T) {
 				dir := t.TempDir()
 				starts := filepath.Join(dir, "starts")

@@ -1,9 +1,30 @@
-// Package limits has the bounds and rates that no option changes, and what a number of
-// an option means.
-// docs/architecture.md has them as a table, with the defaults of package terminal.
+// Package limits has the defaults of options, the bounds and rates that no option
+// changes, and what a number of an option means. docs/architecture.md has them as a
+// table.
 package limits
 
 import "time"
+
+// The defaults of options.
+const (
+	DefaultOutputLimit  = 1 << 20   // output kept of a local command
+	DefaultResultLimit  = 50 << 10  // output in a result, and asked of a client
+	DefaultManagerBytes = 256 << 20 // output kept by one manager
+	DefaultMaxTerminals = 64        // terminals kept, live and ended
+	MaxBackground       = 32        // live background commands of a session
+
+	DefaultRows, DefaultCols = 40, 120 // size of a terminal
+
+	StopGrace     = 2 * time.Second // between SIGTERM and SIGKILL
+	CreateTimeout = 30 * time.Second
+	PermitTimeout = 5 * time.Minute // create, while a permission may be open
+)
+
+// MaxText is the most text that one ReadOutput returns.
+const MaxText = 64 << 10
+
+// SettleTimeout bounds the end of a turn, and Close.
+const SettleTimeout = 5 * time.Second
 
 // Calls to a client, and to the kernel.
 const (

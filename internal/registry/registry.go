@@ -25,14 +25,14 @@ import (
 // Options configure a Registry.
 type Options[T terminal.Terminal] struct {
 	// MaxTerminals is how many terminals are kept, live and ended, and how many
-	// commands run at once; zero or less is [terminal.DefaultMaxTerminals].
+	// commands run at once; zero or less is 64.
 	MaxTerminals int
 
 	// WaitForSlot has Reserve wait while so many run.
 	WaitForSlot bool
 
 	// ManagerBytes is how many bytes all outputs have together; zero or less is
-	// [terminal.DefaultManagerBytes].
+	// 256 MiB.
 	ManagerBytes int
 
 	// Shrink makes the output of a terminal keep size bytes, if that can be done at
@@ -97,8 +97,8 @@ type entry[T terminal.Terminal] struct {
 
 // New returns an empty Registry.
 func New[T terminal.Terminal](o Options[T]) *Registry[T] {
-	o.MaxTerminals = limits.Or(o.MaxTerminals, terminal.DefaultMaxTerminals)
-	o.ManagerBytes = limits.Or(o.ManagerBytes, terminal.DefaultManagerBytes)
+	o.MaxTerminals = limits.Or(o.MaxTerminals, limits.DefaultMaxTerminals)
+	o.ManagerBytes = limits.Or(o.ManagerBytes, limits.DefaultManagerBytes)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

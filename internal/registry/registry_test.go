@@ -14,6 +14,7 @@ import (
 	"weak"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/internal/registry"
 	"github.com/termbridge/termbridge/terminal"
 )
@@ -396,13 +397,13 @@ func TestOnEvict(t *testing.T) {
 func TestDefaults(t *testing.T) {
 	for _, n := range []int{0, -1} {
 		f := newFixture(t, registry.Options[*fake]{MaxTerminals: n, ManagerBytes: n, KeepEnded: time.Duration(n)})
-		for i := range terminal.DefaultMaxTerminals {
+		for i := range limits.DefaultMaxTerminals {
 			f.start(fmt.Sprint(i))
 		}
 		if err := f.reserve(); !errors.Is(err, terminal.ErrTooMany) {
 			t.Errorf("%d: got %v, want ErrTooMany", n, err)
 		}
-		if got := f.Grow(f.term("0"), 2*terminal.DefaultManagerBytes); got != terminal.DefaultManagerBytes {
+		if got := f.Grow(f.term("0"), 2*limits.DefaultManagerBytes); got != limits.DefaultManagerBytes {
 			t.Errorf("%d: %d bytes", n, got)
 		}
 		f.end("0")

@@ -233,6 +233,14 @@ func (b *Buffer) Append(p []byte, from, to int64) []byte {
 	return p
 }
 
+// A LineCounter is a Terminal that knows how many lines lie before what it keeps, so that
+// lines can be numbered absolutely.
+type LineCounter interface {
+	// EvictedLines returns how many line ends lie before the oldest output
+	// that is kept, and the cursor of that output.
+	EvictedLines() (lines, cursor int64)
+}
+
 // EvictedLines returns how many line ends lie before the oldest byte that is
 // kept, and its cursor.
 func (b *Buffer) EvictedLines() (lines, start int64) {

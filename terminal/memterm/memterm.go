@@ -64,7 +64,7 @@ type Options struct {
 	Shell Program
 
 	// MaxTerminals is how many terminals are kept, live and ended; 0 is
-	// [terminal.DefaultMaxTerminals].
+	// 64.
 	MaxTerminals int
 
 	// WaitForSlot has Start wait while so many run, until one has ended, the ctx
@@ -73,18 +73,18 @@ type Options struct {
 	WaitForSlot bool
 
 	// OutputLimit is how many bytes of output are kept of a command that does
-	// not say; 0 is [terminal.DefaultOutputLimit].
+	// not say; 0 is 1 MiB.
 	OutputLimit int
 
 	// ManagerBytes is how many bytes of output are kept of all commands
-	// together; 0 is [terminal.DefaultManagerBytes]. Where they would be
+	// together; 0 is 256 MiB. Where they would be
 	// more, ended terminals are evicted, oldest first; if that does not help,
 	// outputs lose their start, those first that are over a fair share. A page
 	// for each is always there.
 	ManagerBytes int
 
 	// Grace is how long a program that is asked to end has before it is
-	// killed; 0 is [terminal.StopGrace].
+	// killed; 0 is 2 s.
 	Grace time.Duration
 
 	// Env is the environment of programs, under Command.Env.
@@ -128,8 +128,8 @@ func New(opts *Options) *Manager {
 	if m.opts.Programs == nil {
 		m.opts.Programs = Standard()
 	}
-	m.opts.OutputLimit = limits.Or(m.opts.OutputLimit, terminal.DefaultOutputLimit)
-	m.opts.Grace = limits.Or(m.opts.Grace, terminal.StopGrace)
+	m.opts.OutputLimit = limits.Or(m.opts.OutputLimit, limits.DefaultOutputLimit)
+	m.opts.Grace = limits.Or(m.opts.Grace, limits.StopGrace)
 	m.registry = registry.New(registry.Options[*term]{
 		MaxTerminals: m.opts.MaxTerminals,
 		WaitForSlot:  m.opts.WaitForSlot,

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/termbridge/termbridge/internal/await"
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/internal/tail"
 	"github.com/termbridge/termbridge/terminal"
 )
@@ -64,9 +65,7 @@ func newTerm(m *Manager, id string, cmd terminal.Command) *term {
 		},
 	}
 	t.buf.Reserve = func(n int) int { return m.registry.Grow(t, n) }
-	if t.size.IsZero() {
-		t.size = terminal.DefaultSize
-	}
+	t.size = t.size.OrDefault()
 	if cmd.Stdin {
 		t.in = newInput(nil)
 		if cmd.TTY {
@@ -379,13 +378,13 @@ func (t *term) Done() <-chan struct{} { return t.done }
 
 // ReadOutput implements [terminal.Terminal].
 func (t *term) ReadOutput(ctx context.Context, cursor int64, wait time.Duration) (terminal.Output, error) {
-	c, err := t.buf.Wait(ctx, cursor, terminal.MaxText, wait)
+	c, err := t.buf.Wait(ctx, cursor, limits.MaxText, wait)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	// Output is written and closed under mu: read again what may have changed
 	// since, so that text and Info are of one instant.
 	if err == nil && (c.Text == "" || c.Closed != t.info.Outcome.Ended()) {
-		c = t.buf.Read(cursor, terminal.MaxText)
+		c = t.buf.Read(cursor, limits.MaxText)
 	}
 	info := t.info
 	info.Survivors = slices.Clone(info.Survivors)
@@ -470,5 +469,5 @@ func (t *term) Stop(ctx context.Context) (terminal.Info, error) {
 	}
 }
 
-// EvictedLines implements [terminal.LineCounter].
+// EvictedLines implements [tail.LineCounter].
 func (t *term) EvictedLines() (lines, cursor int64) { return t.buf.EvictedLines() }

@@ -5,13 +5,14 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/terminal"
 )
 
 // checkOutput is what every Output is, whatever the case.
 func (h *harness) checkOutput(out terminal.Output) {
 	h.Helper()
-	if len(out.Text) > terminal.MaxText {
+	if len(out.Text) > limits.MaxText {
 		h.Errorf("a read returned %d bytes, more than MaxText", len(out.Text))
 	}
 	if !utf8.ValidString(out.Text) {

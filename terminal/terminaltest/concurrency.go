@@ -200,20 +200,6 @@ var concurrencyRule = rule{
 				h.Errorf("a start that waits for a slot when the Manager closes: %v, want ErrClosed", err)
 			}
 		}},
-		{name: "close after", run: func(h *harness) {
-			m := h.manager()
-			t := h.start("hold")
-			ctx, cancel := context.WithCancel(h.Context())
-			var err error
-			var all sync.WaitGroup
-			all.Go(func() { err = terminal.CloseAfter(ctx, m) })
-			cancel()
-			h.within(bound, "CloseAfter", all.Wait)
-			if err != nil {
-				h.Errorf("CloseAfter: %v", err)
-			}
-			h.checkStopped(h.end(t))
-		}},
 		{name: "goroutines", alone: true, run: func(h *harness) {
 			m := h.manager()
 			before, _ := goroutines(h.c.Lasting)

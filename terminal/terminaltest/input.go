@@ -369,27 +369,22 @@ var inputRule = rule{
 			cmd := h.c.Program("hold")
 			cmd.Stdin = h.c.Input
 			t := h.startCommand(cmd)
-			reader, _ := terminal.As[terminal.ActivityReader](t)
-			waiter, _ := terminal.As[terminal.ActivityWaiter](t)
-			if reader == nil && waiter == nil {
+			reader, ok := terminal.As[terminal.ActivityReader](t)
+			if !ok {
 				h.Skipf("terminals of this Manager do not tell the state")
 			}
 			_, cursor := h.waitText(t, "ready\n")
-			if reader != nil { // it sleeps, and reads nothing
-				h.checkState(reader, 0, terminal.Working)
-			}
-			if waiter != nil {
-				because := errors.New("because")
-				ctx, cancel := context.WithTimeoutCause(h.Context(), 300*time.Millisecond, because)
-				defer cancel()
-				h.within(bound, "WaitActivity", func() {
-					if state, _, err := waiter.WaitActivity(ctx, terminal.Waiting, 0); state != terminal.Working || !errors.Is(err, because) {
-						h.Errorf("WaitActivity of a command that does not wait: %s, %v; want working, and the cause of the context", state, err)
-					}
-				})
-			}
+			h.checkState(reader, 0, terminal.Working) // it sleeps, and reads nothing
+			because := errors.New("because")
+			ctx, cancel := context.WithTimeoutCause(h.Context(), 300*time.Millisecond, because)
+			defer cancel()
+			h.within(bound, "WaitActivity", func() {
+				if state, _, err := reader.WaitActivity(ctx, terminal.Waiting, 0); state != terminal.Working || !errors.Is(err, because) {
+					h.Errorf("WaitActivity of a command that does not wait: %s, %v; want working, and the cause of the context", state, err)
+				}
+			})
 			if g, ok := h.startInput("gulp", "300ms", "END"); ok {
-				if waiter, ok := terminal.As[terminal.ActivityWaiter](g); ok {
+				if waiter, ok := terminal.As[terminal.ActivityReader](g); ok {
 					h.within(bound, "WaitActivity", func() { // an executor may not know
 						ctx, cancel := context.WithTimeout(h.Context(), 2*time.Second)
 						defer cancel()
@@ -403,16 +398,12 @@ var inputRule = rule{
 				h.checkExit(h.end(g), 0)
 			}
 			h.stop(t)
-			if reader != nil {
-				h.checkState(reader, cursor, terminal.Finished)
-			}
-			if waiter != nil {
-				h.within(bound, "WaitActivity", func() {
-					if state, _, err := waiter.WaitActivity(h.Context(), terminal.Waiting, cursor); state != terminal.Finished || err != nil {
-						h.Errorf("WaitActivity of an ended command: %s, %v; want finished", state, err)
-					}
-				})
-			}
+			h.checkState(reader, cursor, terminal.Finished)
+			h.within(bound, "WaitActivity", func() {
+				if state, _, err := reader.WaitActivity(h.Context(), terminal.Waiting, cursor); state != terminal.Finished || err != nil {
+					h.Errorf("WaitActivity of an ended command: %s, %v; want finished", state, err)
+				}
+			})
 		}},
 	},
 }

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/termbridge/termbridge/internal/limits"
+	"github.com/termbridge/termbridge/internal/tail"
 	"github.com/termbridge/termbridge/terminal"
 	"github.com/termbridge/termbridge/terminal/memterm"
 )
@@ -343,7 +345,7 @@ func readMutants() []mutant {
 		})},
 		{rule: rule, name: "evicted lines are not counted", make: breakTerm(func(t terminal.Terminal) brokenTerm {
 			return brokenTerm{count: func() (lines, cursor int64) {
-				_, cursor = t.(terminal.LineCounter).EvictedLines()
+				_, cursor = t.(tail.LineCounter).EvictedLines()
 				return 0, cursor
 			}}
 		})},
@@ -687,7 +689,7 @@ func limitMutants() []mutant {
 			n := l.MaxTerminals
 			l.MaxTerminals = 0
 			if n == 0 {
-				n = terminal.DefaultMaxTerminals
+				n = limits.DefaultMaxTerminals
 			}
 			b := &broken{}
 			b.Manager = memterm.New(reference(l))
@@ -709,7 +711,7 @@ func limitMutants() []mutant {
 			n := l.MaxTerminals
 			l.MaxTerminals = 0
 			if n == 0 {
-				n = terminal.DefaultMaxTerminals
+				n = limits.DefaultMaxTerminals
 			}
 			b := &broken{}
 			b.Manager = memterm.New(reference(l))
@@ -722,7 +724,7 @@ func limitMutants() []mutant {
 		{rule: rule, name: "ended ones hold their slots", make: func(l Limits) terminal.Manager {
 			n := l.MaxTerminals
 			if n == 0 {
-				n = terminal.DefaultMaxTerminals
+				n = limits.DefaultMaxTerminals
 			}
 			b := &broken{}
 			b.Manager = memterm.New(reference(l))

@@ -16,6 +16,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/termbridge/termbridge/internal/limits"
+	"github.com/termbridge/termbridge/internal/tail"
 	"github.com/termbridge/termbridge/terminal"
 	"github.com/termbridge/termbridge/terminal/memterm"
 )
@@ -272,7 +274,7 @@ func TestLess(t *testing.T) {
 	lose := func(mark string) func(Limits) terminal.Manager {
 		return breakRead(func(t terminal.Terminal, ctx context.Context, cursor int64, wait time.Duration) (terminal.Output, error) {
 			out, err := t.ReadOutput(ctx, cursor, wait)
-			if out.Truncated && len(mark)+len(out.Text) <= terminal.MaxText {
+			if out.Truncated && len(mark)+len(out.Text) <= limits.MaxText {
 				out.Text, out.Truncated = mark+out.Text, false
 			}
 			return out, err
@@ -504,7 +506,7 @@ func (b *brokenTerm) EvictedLines() (lines, cursor int64) {
 	if b.count != nil {
 		return b.count()
 	}
-	return b.Terminal.(terminal.LineCounter).EvictedLines()
+	return b.Terminal.(tail.LineCounter).EvictedLines()
 }
 
 // breakManager returns a mutant's make whose Manager is the reference with

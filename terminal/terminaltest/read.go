@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/termbridge/termbridge/internal/tail"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -289,7 +290,7 @@ var readRule = rule{
 			cmd.OutputLimit = 4000
 			t := h.startCommand(cmd)
 			h.end(t)
-			counter, ok := terminal.As[terminal.LineCounter](t)
+			counter, ok := terminal.As[tail.LineCounter](t)
 			if !ok {
 				return
 			}

@@ -22,6 +22,7 @@ import (
 	"github.com/termbridge/termbridge/bridge"
 	"github.com/termbridge/termbridge/cmd/acp-demo-agent/agent"
 	"github.com/termbridge/termbridge/fakeconn"
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/terminal"
 	"github.com/termbridge/termbridge/terminal/memterm"
 )
@@ -907,7 +908,7 @@ func TestAdvice(t *testing.T) {
 		_, r := f.one("!echo x")
 		contains(f.T, "refused", r.Error, "not today")
 		contains(f.T, "refused", r.Error, "allow it in the client")
-		for range terminal.MaxBackground {
+		for range limits.MaxBackground {
 			f.one("bg -- sleep 100h")
 		}
 		_, r = f.one("bg -- sleep 100h")

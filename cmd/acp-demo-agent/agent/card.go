@@ -10,8 +10,8 @@ import (
 
 	"github.com/coder/acp-go-sdk"
 
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/internal/shellwords"
-	"github.com/termbridge/termbridge/terminal"
 )
 
 // A RunInput is the rawInput of run and bg: all that decides what runs, and how.
@@ -63,7 +63,7 @@ func (r request) card(cwd string) acp.SessionUpdateToolCall {
 	if !r.elsewhere() {
 		in.Cwd = cmp.Or(in.Cwd, cwd)
 	}
-	if r.cmd.OutputLimit != terminal.DefaultResultLimit {
+	if r.cmd.OutputLimit != limits.DefaultResultLimit {
 		in.OutputLimit = r.cmd.OutputLimit
 	}
 	title := r.title

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -20,7 +21,7 @@ func TestCardShowsEveryField(t *testing.T) {
 		}
 		return card.Title, string(b)
 	}
-	usual := terminal.Command{Line: "x", OutputLimit: terminal.DefaultResultLimit}
+	usual := terminal.Command{Line: "x", OutputLimit: limits.DefaultResultLimit}
 	title, rawInput := shown(usual)
 	looks := []string{"TTY", "Size", "Labels"} // how output looks, and the agent's own
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[terminal.Command]()) {

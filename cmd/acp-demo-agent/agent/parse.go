@@ -11,6 +11,7 @@ import (
 
 	"github.com/termbridge/termbridge/control"
 	"github.com/termbridge/termbridge/internal/await"
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/internal/shellwords"
 	"github.com/termbridge/termbridge/terminal"
 )
@@ -224,7 +225,7 @@ func (r *request) command(line string, argv bool) error {
 	}
 	r.title = strings.TrimSpace(line)
 	if r.cmd.OutputLimit == 0 {
-		r.cmd.OutputLimit = terminal.DefaultResultLimit
+		r.cmd.OutputLimit = limits.DefaultResultLimit
 	}
 	if !argv {
 		r.cmd.Line = line

@@ -10,11 +10,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/termbridge/termbridge/internal/await"
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/terminal"
 )
 
 func TestParse(t *testing.T) {
-	limit := terminal.DefaultResultLimit
+	limit := limits.DefaultResultLimit
 	line := func(line, title string) request {
 		return request{verb: verbRun, title: title, cmd: terminal.Command{Line: line, OutputLimit: limit}}
 	}

@@ -67,9 +67,9 @@ type JobReport struct {
 // A WaitReport is the rawOutput of a wait for a state in which the command runs.
 type WaitReport struct {
 	Report
-	State     control.State      `json:"state"`
-	Certainty terminal.Certainty `json:"certainty,omitempty"`
-	Evidence  string             `json:"evidence,omitempty"` // why that is believed
+	State     control.State `json:"state"`
+	Certainty string        `json:"certainty,omitempty"`
+	Evidence  string        `json:"evidence,omitempty"` // why that is believed
 }
 
 // A JobsReport is the rawOutput of jobs.

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -13,7 +14,7 @@ import (
 // counted.
 func TestJobsFit(t *testing.T) {
 	var j JobsReport
-	for range terminal.DefaultMaxTerminals {
+	for range limits.DefaultMaxTerminals {
 		r := Report{ID: strings.Repeat("i", 30), TerminalID: strings.Repeat("t", 500)}
 		j.Jobs = append(j.Jobs, JobReport{Report: r})
 	}
@@ -26,7 +27,7 @@ func TestJobsFit(t *testing.T) {
 	if len(b) > jobsBudget || len(b) < jobsBudget-1000 {
 		t.Errorf("%d bytes, want little less than %d", len(b), jobsBudget)
 	}
-	if n := len(j.Jobs); j.Jobs[n-1].ID != "last" || n+j.Omitted != terminal.DefaultMaxTerminals {
+	if n := len(j.Jobs); j.Jobs[n-1].ID != "last" || n+j.Omitted != limits.DefaultMaxTerminals {
 		t.Errorf("%d jobs, %d left out", n, j.Omitted)
 	}
 }
