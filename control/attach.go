@@ -8,14 +8,13 @@ import (
 	"sync"
 
 	"github.com/termbridge/termbridge/terminal"
-	"github.com/termbridge/termbridge/view"
 )
 
 // An attachment is the [Attachment] of a [Control].
 type attachment struct {
 	c        *Control
 	s        session
-	mirror   *view.Mirror // its Next is for Next
+	mirror   *Mirror // its Next is for Next
 	readOnly string
 
 	mu sync.Mutex
@@ -38,7 +37,7 @@ func (c *Control) Attach(ctx context.Context, idOrName string, spec AttachSpec) 
 		a.readOnly = "it is only watched: ask for writing"
 	}
 	a.size = c.enter(a)
-	a.mirror = view.NewMirror(s, a.size)
+	a.mirror = NewMirror(s, a.size)
 	if size := (terminal.Size{Rows: spec.Rows, Cols: spec.Cols}); a.readOnly == "" && !size.IsZero() && size != a.size {
 		if _, err = a.mirror.Next(ctx); err == nil { // what was written so far has the old size
 			a.mirror.Repaint()

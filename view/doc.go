@@ -31,4 +31,18 @@ const (
 	// ScreenNote stands in plain text, on a line of its own, for what a program
 	// drew on the alternate screen before it left that.
 	ScreenNote = "[full-screen program: its screen is not shown]"
+
+	// Why a wait has ended: the Reason of an [Event].
+	ByOutput  = "output"
+	ByQuiet   = "quiet"
+	ByMatch   = "match"   // of Literal or Regexp
+	ByInput   = "input"   // it waits for input
+	ByEnd     = "end"     // of the command, with all its output
+	ByTimeout = "timeout" // Until.Timeout
+	ByCeiling = "ceiling" // Until.Ceiling, which was shorter
+
+	// What came of a [Stop].
+	StopEnded    = "ended"     // it has ended, now or before, and all that it started
+	StopFailed   = "failed"    // some of it could not be ended, or nobody knows
+	StopNotFound = "not_found" // no command has this id, or no longer
 )

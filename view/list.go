@@ -9,43 +9,25 @@ import (
 	"github.com/termbridge/termbridge/terminal"
 )
 
-// Live returns what is known of the commands of m that run, in the order of
-// their starts.
-func Live(m terminal.Manager) []terminal.Info { return infos(m, false) }
-
 // Completed returns what is known of the commands of m that have ended and are
 // still kept, with exits and run times, in the order of their ends.
 func Completed(m terminal.Manager) []terminal.Info {
-	list := infos(m, true)
+	var list []terminal.Info
+	for _, t := range m.List() {
+		if info := t.Info(); info.Outcome.Ended() {
+			list = append(list, info)
+		}
+	}
 	slices.SortStableFunc(list, func(a, b terminal.Info) int { return a.Ended.Compare(b.Ended) })
 	return list
 }
 
-func infos(m terminal.Manager, ended bool) []terminal.Info {
-	var list []terminal.Info
-	for _, t := range m.List() {
-		if info := t.Info(); info.Outcome.Ended() == ended {
-			list = append(list, info)
-		}
-	}
-	return list
-}
-
-// A StopResult says what came of a [Stop].
-type StopResult string
-
-// The results.
-const (
-	StopEnded    StopResult = "ended"     // it has ended, now or before, and all that it started
-	StopFailed   StopResult = "failed"    // some of it could not be ended, or nobody knows
-	StopNotFound StopResult = "not_found" // no command has this id, or no longer
-)
-
 // Stop ends the command of m with this id and all that it started, also what it
-// left behind if it has ended by itself, and waits until that has settled. The error says why the result is not StopEnded: the
+// left behind if it has ended by itself, and waits until all of it has ended. It
+// returns [StopEnded], [StopFailed] or [StopNotFound], and why it is not the first: the
 // Cause of ctx if that ended first, which takes nothing back; an error for
 // which errors.Is reports [terminal.ErrNotFound]; or what is left.
-func Stop(ctx context.Context, m terminal.Manager, id string) (StopResult, terminal.Info, error) {
+func Stop(ctx context.Context, m terminal.Manager, id string) (result string, info terminal.Info, err error) {
 	t, err := m.Get(id)
 	switch {
 	case errors.Is(err, terminal.ErrNotFound):
@@ -53,7 +35,7 @@ func Stop(ctx context.Context, m terminal.Manager, id string) (StopResult, termi
 	case err != nil:
 		return StopFailed, terminal.Info{}, err
 	}
-	info, err := t.Stop(ctx)
+	info, err = t.Stop(ctx)
 	switch {
 	case err != nil:
 		return StopFailed, info, err

@@ -44,21 +44,11 @@ type Screen struct {
 	vt *vt.Screen
 }
 
-// A Span is text in a row of a [Screen], from a column on.
-type Span struct {
-	Row, Col int
-	Text     string
-}
-
 // NewScreen returns a Screen of t.
 func NewScreen(t terminal.Terminal) *Screen {
 	size := t.Info().Command.Size.OrDefault()
 	return &Screen{t: t, turn: make(chan struct{}, 1), vt: vt.New(size.Rows, size.Cols, true)}
 }
-
-// updateBound is how long Read waits for the end of an update that a program has
-// announced.
-const updateBound = time.Second
 
 // Read reads the output that is there. It waits for none, but for the end of an
 // update that the program is in the middle of, if it says so (DEC mode 2026). The
@@ -140,7 +130,7 @@ func (s *Screen) read(ctx context.Context) (terminal.Output, error) {
 	for {
 		wait := time.Duration(0)
 		if s.updating() {
-			wait = max(updateBound-time.Since(begin), 0)
+			wait = max(vt.UpdateBound-time.Since(begin), 0)
 		}
 		out, err := s.t.ReadOutput(ctx, s.cursor, wait)
 		if err != nil {
@@ -148,7 +138,7 @@ func (s *Screen) read(ctx context.Context) (terminal.Output, error) {
 		}
 		s.apply(out)
 		truncated = truncated || out.Truncated
-		if !out.More && (!s.updating() || time.Since(begin) >= updateBound || out.EOF()) {
+		if !out.More && (!s.updating() || time.Since(begin) >= vt.UpdateBound || out.EOF()) {
 			out.Truncated = truncated
 			return out, nil
 		}
@@ -235,18 +225,6 @@ func (s *Screen) Cursor() (row, col int, shown bool) {
 	defer s.mu.Unlock()
 	row, col, _ = s.vt.Cursor()
 	return row, col, !s.vt.Modes().Has(vt.CursorHidden)
-}
-
-// Highlights returns the text that stands out by its background: what is chosen in
-// a menu, what was searched for, and bars.
-func (s *Screen) Highlights() []Span {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var spans []Span
-	for _, h := range s.vt.Highlights() {
-		spans = append(spans, Span{h.Row, h.From, s.vt.Slice(h.Row, h.From, h.To)})
-	}
-	return spans
 }
 
 // Title returns the title that the program has given to its window.

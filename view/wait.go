@@ -56,24 +56,10 @@ type Until struct {
 	Ceiling time.Duration
 }
 
-// A Reason is why a wait was over.
-type Reason string
-
-// The reasons.
-const (
-	ByOutput  Reason = "output"
-	ByQuiet   Reason = "quiet"
-	ByMatch   Reason = "match"   // of Literal or Regexp
-	ByInput   Reason = "input"   // it waits for input
-	ByEnd     Reason = "end"     // of the command, with all its output
-	ByTimeout Reason = "timeout" // Until.Timeout
-	ByCeiling Reason = "ceiling" // Until.Ceiling, which was shorter
-)
-
 // An Event is how a wait ended.
 type Event struct {
 	// Reason says what happened; "" if the wait ended with an error.
-	Reason Reason
+	Reason string
 
 	// Cursor is where the next wait goes on, or reading: behind the match, else
 	// behind the output that was seen. Where the output near a match is not
@@ -131,7 +117,7 @@ type waiter struct {
 }
 
 // wait fills event.
-func (w *waiter) wait(ctx context.Context) (Reason, error) {
+func (w *waiter) wait(ctx context.Context) (string, error) {
 	reading, stop, err := w.watchInput(ctx)
 	if err != nil {
 		w.event.Info = w.t.Info()
@@ -197,7 +183,7 @@ const forever = time.Duration(math.MaxInt64)
 const readLimit = time.Second
 
 // limit returns how long the wait may take, and the reason when it has.
-func (u *Until) limit() (time.Duration, Reason) {
+func (u *Until) limit() (time.Duration, string) {
 	limit, over := forever, ByTimeout
 	switch {
 	case u.Timeout > 0:

@@ -16,7 +16,7 @@ func TestWaitForInputOfProcesses(t *testing.T) {
 	for name, test := range map[string]struct {
 		line      string
 		until     view.Until
-		want      view.Reason
+		want      string
 		certainty string
 	}{
 		"a question":       {"printf 'name? '; read x", view.Until{Input: true}, view.ByInput, terminal.Certain},

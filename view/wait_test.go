@@ -45,7 +45,7 @@ func TestWaitFor(t *testing.T) {
 		steps  []step
 		exit   bool
 		until  view.Until
-		want   view.Reason
+		want   string
 		after  time.Duration
 		match  string
 		groups []string

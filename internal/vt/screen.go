@@ -1,6 +1,7 @@
 package vt
 
 import (
+	"time"
 	"unicode/utf8"
 
 	"github.com/termbridge/termbridge/internal/text"
@@ -78,6 +79,10 @@ type console struct {
 	mouseForm int  // the form of its reports, 0 is the first
 	shape     int  // of the cursor (DECSCUSR)
 }
+
+// UpdateBound is how long an update that a program has begun, and not ended, may keep
+// its screen from being shown.
+const UpdateBound = time.Second
 
 // Bounds of a screen.
 const (

@@ -1,4 +1,4 @@
-package view
+package control
 
 import (
 	"cmp"
@@ -15,7 +15,7 @@ import (
 // A Mirror shows a command on another terminal of the same size, from any moment on:
 // first it paints the screen as it is, then it follows.
 //
-//	m := view.NewMirror(t, terminal.Size{})
+//	m := control.NewMirror(t, terminal.Size{})
 //	for {
 //		shown, err := m.Next(ctx)
 //		if err != nil {
@@ -117,8 +117,8 @@ func (m *Mirror) paint(ctx context.Context) (Shown, error) {
 		switch {
 		case out.More && over < catchUpTime:
 			continue
-		case !out.More && !out.EOF() && m.updating() && over < updateBound:
-			wait = updateBound - over
+		case !out.More && !out.EOF() && m.updating() && over < vt.UpdateBound:
+			wait = vt.UpdateBound - over
 			continue
 		}
 		m.painted, m.behind = true, 0

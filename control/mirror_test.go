@@ -1,4 +1,4 @@
-package view_test
+package control_test
 
 import (
 	"strings"
@@ -6,13 +6,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/termbridge/termbridge/control"
 	"github.com/termbridge/termbridge/terminal"
 	"github.com/termbridge/termbridge/terminal/memterm"
-	"github.com/termbridge/termbridge/view"
 )
 
 // mirrored runs f with a Mirror of a program that writes what f tells it to.
-func mirrored(t *testing.T, limit int, f func(t *testing.T, m *view.Mirror, write func(string))) {
+func mirrored(t *testing.T, limit int, f func(t *testing.T, m *control.Mirror, write func(string))) {
 	synctest.Test(t, func(t *testing.T) {
 		texts := make(chan string)
 		manager := memterm.New(&memterm.Options{Programs: map[string]memterm.Program{"write": func(p *memterm.Process) terminal.Exit {
@@ -26,7 +26,7 @@ func mirrored(t *testing.T, limit int, f func(t *testing.T, m *view.Mirror, writ
 		if err != nil {
 			t.Fatal(err)
 		}
-		f(t, view.NewMirror(term, terminal.Size{}), func(s string) { texts <- s; time.Sleep(time.Millisecond) })
+		f(t, control.NewMirror(term, terminal.Size{}), func(s string) { texts <- s; time.Sleep(time.Millisecond) })
 		close(texts)
 	})
 }
@@ -34,7 +34,7 @@ func mirrored(t *testing.T, limit int, f func(t *testing.T, m *view.Mirror, writ
 // TestMirror pins that the screen comes first, then what follows: with the carriage
 // returned where a line feed does that, and no sequence torn.
 func TestMirror(t *testing.T) {
-	mirrored(t, 0, func(t *testing.T, m *view.Mirror, write func(string)) {
+	mirrored(t, 0, func(t *testing.T, m *control.Mirror, write func(string)) {
 		next := func(want string, painted bool) {
 			t.Helper()
 			shown, err := m.Next(t.Context())
@@ -62,7 +62,7 @@ func TestMirror(t *testing.T) {
 // TestMirrorIsBehind pins that what was evicted unseen is not followed: the screen is
 // painted, and known to be partial until it is cleared.
 func TestMirrorIsBehind(t *testing.T) {
-	mirrored(t, 1<<10, func(t *testing.T, m *view.Mirror, write func(string)) {
+	mirrored(t, 1<<10, func(t *testing.T, m *control.Mirror, write func(string)) {
 		write("first\n")
 		if shown, err := m.Next(t.Context()); err != nil || !shown.Painted {
 			t.Fatalf("%+v, %v", shown, err)
@@ -81,7 +81,7 @@ func TestMirrorIsBehind(t *testing.T) {
 // TestMirrorCatchesUp pins that of much that is kept not all is shown: a view that is
 // far behind goes on with the screen as it is.
 func TestMirrorCatchesUp(t *testing.T) {
-	mirrored(t, 0, func(t *testing.T, m *view.Mirror, write func(string)) {
+	mirrored(t, 0, func(t *testing.T, m *control.Mirror, write func(string)) {
 		write("first\n")
 		if _, err := m.Next(t.Context()); err != nil {
 			t.Fatal(err)
@@ -105,7 +105,7 @@ func TestMirrorCatchesUp(t *testing.T) {
 // TestMirrorWaitsForAnUpdate pins that no screen is painted in the middle of an update
 // that the program announces, but not for long.
 func TestMirrorWaitsForAnUpdate(t *testing.T) {
-	mirrored(t, 0, func(t *testing.T, m *view.Mirror, write func(string)) {
+	mirrored(t, 0, func(t *testing.T, m *control.Mirror, write func(string)) {
 		write("\x1b[?2026hhalf")
 		time.AfterFunc(100*time.Millisecond, func() { write(" whole\x1b[?2026l") })
 		if shown, err := m.Next(t.Context()); err != nil || !strings.Contains(shown.Text, "half whole") {
