@@ -15,20 +15,21 @@ var homemade = map[string]string{}
 
 func init() {
 	for words, instead := range map[string]string{
-		"deaf":                        "ignores SIGTERM; does not read",
-		"roll dog":                    "pgid file, watchdog",
-		"dismiss dismisses dismissed": "stop, cancel, remove",
-		"seize seizes seized letgo":   "take over, close",
-		"stranger strangers":          "unrelated process, unknown terminal",
-		"patience impatience":         "grace period",
-		"doubt doubts doubtful":       "unconfirmed exit, undecided",
-		"hush":                        "cancelDisplay",
-		"keeper keepers":              "sink",
-		"polite":                      "SIGTERM",
-		"chase chases":                "rescan",
-		"halt halts halted halting":   "cancel, stop",
-		"house floor floors":          "layers",
-		"pacer pacers":                "rate limiter",
+		"deaf":                         "ignores SIGTERM; does not read",
+		"roll dog":                     "pgid file, watchdog",
+		"dismiss dismisses dismissed":  "stop, cancel, remove",
+		"seize seizes seized letgo":    "take over, close",
+		"stranger strangers":           "unrelated process, unknown terminal",
+		"patience impatience":          "grace period",
+		"doubt doubts doubtful":        "unconfirmed exit, undecided",
+		"hush":                         "cancelDisplay",
+		"keeper keepers":               "sink",
+		"polite":                       "SIGTERM",
+		"chase chases":                 "rescan",
+		"halt halts halted halting":    "cancel, stop",
+		"house floor floors":           "layers",
+		"pacer pacers":                 "rate limiter",
+		"shelf shelves ledger ledgers": "registry",
 	} {
 		for word := range strings.FieldsSeq(words) {
 			homemade[word] = instead

@@ -29,7 +29,7 @@ type Card struct {
 	// Text is the text in Content.
 	Text string
 	// Terminals are the terminals in Content, in its order.
-	Terminals []View
+	Terminals []CardTerminal
 
 	// Announced is when the tool_call came, Ended when its final status did,
 	// and FirstVisible when the first byte of Text, or of the output of a
@@ -37,8 +37,8 @@ type Card struct {
 	Announced, Ended, FirstVisible time.Time
 }
 
-// A View is what a user sees of a terminal in a card.
-type View struct {
+// A CardTerminal is what a user sees of a terminal in a card.
+type CardTerminal struct {
 	ID string
 	// Display says that the agent fills the terminal; Dir is the directory
 	// that it named.
@@ -297,7 +297,7 @@ func (c *card) brief() Card {
 	b := c.Card
 	b.FirstVisible = c.text
 	for _, x := range c.sources {
-		v := View{ID: x.id, Display: x.t == nil, Dir: x.dir}
+		v := CardTerminal{ID: x.id, Display: x.t == nil, Dir: x.dir}
 		first := x.first
 		if x.t != nil {
 			first = x.t.Info().FirstOutput

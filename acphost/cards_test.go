@@ -153,7 +153,7 @@ func TestDisplayTerminals(t *testing.T) {
 		h.refuse(exit("c", "nope", 0.0, nil), "nope")
 
 		c := h.card("c")
-		want := []acphost.View{{ID: "c", Display: true, Dir: "/work", Output: "one\r\ntwo\r\n", FirstVisible: c.Announced.Add(time.Second)}}
+		want := []acphost.CardTerminal{{ID: "c", Display: true, Dir: "/work", Output: "one\r\ntwo\r\n", FirstVisible: c.Announced.Add(time.Second)}}
 		if diff := cmp.Diff(want, c.Terminals); diff != "" {
 			t.Errorf("(-want +got)\n%s", diff)
 		}

@@ -3,7 +3,7 @@
 //	m := acpterm.New(conn, sessionID, &acpterm.Options{Dir: cwd})
 //	defer m.Close()
 //	t, err := m.StartWith(ctx, terminal.Command{Line: "go test ./..."}, acpterm.Hooks{
-//		Created: func(ctx context.Context, t terminal.Terminal) { embed(ctx, acpterm.TerminalID(t)) },
+//		Created: func(ctx context.Context, t terminal.Terminal) { embed(ctx, m.TerminalID(t)) },
 //	})
 //	if err != nil {
 //		return err // nothing runs
@@ -79,15 +79,25 @@ type Conn interface {
 
 var _ Conn = (*acp.AgentSideConnection)(nil)
 
-// ErrBadReply is wrapped by the error of a Start that the client answered with
-// what no honest client answers: no terminal id, or the id of a terminal that
-// still lives. Stubs do that.
-var ErrBadReply = errors.New("the client's reply makes no sense")
+var (
+	// ErrBadReply is wrapped by the error of a Start that the client answered with
+	// what no honest client answers: no terminal id, or the id of a terminal that
+	// still lives. Stubs do that.
+	ErrBadReply = errors.New("the client's reply makes no sense")
 
-// ErrStub is wrapped by the Info.Err of a command whose terminal is no terminal:
-// terminal/wait_for_exit says that it has ended, and not how, and terminal/output
-// shows nothing, no end either. It is an [ErrBadReply].
-var ErrStub = fmt.Errorf("%w: its terminals run nothing", ErrBadReply)
+	// ErrStub is wrapped by the Info.Err of a command whose terminal is no terminal:
+	// terminal/wait_for_exit says that it has ended, and not how, and terminal/output
+	// shows nothing, no end either. It is an [ErrBadReply].
+	ErrStub = fmt.Errorf("%w: its terminals run nothing", ErrBadReply)
+
+	// ErrAborted is wrapped by the error of [State.Exec] when its ctx ended, or
+	// CleanupPending was called, before the command had ended. The command is then
+	// stopped. The cause of the ctx is wrapped, too.
+	ErrAborted = errors.New("aborted")
+
+	// NoHost is a Host on which nothing is found.
+	NoHost Host = noHost{}
+)
 
 // Options configure a Manager. The zero value is sensible.
 type Options struct {
@@ -185,9 +195,9 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// TerminalID returns the client's id of a terminal, the one that a tool call's
-// terminal content names, or "" if t lives in no client.
-func TerminalID(t terminal.Terminal) string {
+// TerminalID returns the client's id of a terminal of a Manager, the one that a tool
+// call's terminal content names, or "" if t lives in no client.
+func (*Manager) TerminalID(t terminal.Terminal) string {
 	if t, ok := terminal.As[interface{ clientTerminal() string }](t); ok {
 		return t.clientTerminal()
 	}

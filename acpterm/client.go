@@ -21,7 +21,7 @@ type Client struct {
 	prompt  int       // commands whose output was complete at the exit; negative: of one it was not
 	unseen  int       // commands that it ran, and that were not seen on this host; negative: one was
 	part    kept      // the part of an output over the limit that it keeps
-	signals Signals   // how it reports a signal: names, texts, or not known
+	signals string    // how it reports a signal: names, texts, or not known
 }
 
 // A kept is the part of an output over the limit that a client keeps.

@@ -235,7 +235,7 @@ func (c *lateClient) ReleaseTerminal(context.Context, acp.ReleaseTerminalRequest
 func TestReleases(t *testing.T) {
 	var settled []string
 	track := func(list *releases, session acp.SessionId, id string) (*release, bool) {
-		return list.track(session, id, Hooks{Settled: func() { settled = append(settled, string(session)+id) }})
+		return list.track(session, id, Hooks{Done: func() { settled = append(settled, string(session)+id) }})
 	}
 	var list releases
 	a, ok := track(&list, "s", "a")

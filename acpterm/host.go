@@ -32,9 +32,6 @@ type Host interface {
 // seen on this host, it counts as being on another.
 const maxUnseen = 3
 
-// NoHost is a Host on which nothing is found.
-var NoHost Host = noHost{}
-
 type noHost struct{}
 
 func (noHost) Env(string) (name, value string)                     { return "", "" }

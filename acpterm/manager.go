@@ -101,10 +101,10 @@ type Hooks struct {
 	// came too late, too.
 	Releasing func(ctx context.Context)
 
-	// Settled is called once after Sent, when nothing of the command is left in
+	// Done is called once after Sent, when nothing of the command is left in
 	// the client as far as that will ever be known: create was refused, or the
 	// terminal is released, or the connection has ended. It must not block.
-	Settled func()
+	Done func()
 }
 
 // guarded returns hooks whose panics are logged, and cost nothing else.
@@ -123,8 +123,8 @@ func (m *Manager) guarded(h Hooks) Hooks {
 	if f := h.Releasing; f != nil {
 		h.Releasing = func(ctx context.Context) { guard("Releasing", func() { f(ctx) }) }
 	}
-	if f := h.Settled; f != nil {
-		h.Settled = func() { guard("Settled", f) }
+	if f := h.Done; f != nil {
+		h.Done = func() { guard("Done", f) }
 	}
 	return h
 }
@@ -274,8 +274,8 @@ func (m *Manager) answered(c *creation, resp acp.CreateTerminalResponse, err err
 			m.sweep(c.tag, limits.StopGrace)
 		}
 		m.release(p, r, false, m.expired) // maybe the kill could not be sent
-	} else if r == nil && c.hooks.Settled != nil {
-		c.hooks.Settled()
+	} else if r == nil && c.hooks.Done != nil {
+		c.hooks.Done()
 	}
 	if late {
 		m.mu.Lock()

@@ -312,7 +312,7 @@ func TestTwoLiveTerminalsWithOneID(t *testing.T) {
 	// The innocent one is not killed, and neither is released twice.
 	run(t, nil, func(f *fixture) {
 		first := f.start("after 1s print done")
-		f.c.Inject(fakeconn.Fault{Method: create, Result: map[string]any{"terminalId": acpterm.TerminalID(first)}})
+		f.c.Inject(fakeconn.Fault{Method: create, Result: map[string]any{"terminalId": f.m.TerminalID(first)}})
 		if _, err := f.m.Start(f.Context(), terminal.Command{Line: "true"}); !errors.Is(err, acpterm.ErrBadReply) {
 			f.Errorf("got %v, want ErrBadReply", err)
 		}
@@ -339,7 +339,7 @@ func TestAnIDMayComeAgain(t *testing.T) {
 		for range 2 {
 			term := f.start("true")
 			f.check(f.end(term), terminal.Exited, code(0))
-			id = acpterm.TerminalID(term)
+			id = f.m.TerminalID(term)
 			synctest.Wait() // no client gives an id again before it has the release
 		}
 		if id != "again" {
@@ -424,21 +424,21 @@ func TestCreatedComesBeforeTheRelease(t *testing.T) {
 		defer mu.Unlock()
 		log = append(log, s)
 	}
-	hooks := acpterm.Hooks{Created: func(ctx context.Context, t terminal.Terminal) {
-		note("created " + acpterm.TerminalID(t))
-		time.Sleep(3 * time.Second)
-		note("shown")
-	}}
 	run(t, nil, func(f *fixture) {
+		hooks := acpterm.Hooks{Created: func(ctx context.Context, t terminal.Terminal) {
+			note("created " + f.m.TerminalID(t))
+			time.Sleep(3 * time.Second)
+			note("shown")
+		}}
 		f.c.Inject(fakeconn.Fault{Method: release, Match: func(fakeconn.Line) bool { note("release"); return false }})
 		term, err := f.m.StartWith(f.Context(), terminal.Command{Line: "true"}, hooks)
 		if err != nil {
 			f.Fatal(err)
 		}
-		note("started " + acpterm.TerminalID(term))
+		note("started " + f.m.TerminalID(term))
 		f.end(term)
 		time.Sleep(time.Second)
-		id := acpterm.TerminalID(term)
+		id := f.m.TerminalID(term)
 		want := []string{"created " + id, "shown"}
 		mu.Lock()
 		defer mu.Unlock()
@@ -1124,11 +1124,11 @@ func TestTheClientStopsReading(t *testing.T) {
 func TestTerminalID(t *testing.T) {
 	run(t, nil, func(f *fixture) {
 		term := f.start("true")
-		id := acpterm.TerminalID(term)
+		id := f.m.TerminalID(term)
 		if id == "" || id == term.Info().ID {
 			f.Errorf("the client's id is %q, ours %q", id, term.Info().ID)
 		}
-		if got := acpterm.TerminalID(struct{ terminal.Terminal }{term}); got != "" {
+		if got := f.m.TerminalID(struct{ terminal.Terminal }{term}); got != "" {
 			f.Errorf("the id of a terminal that is none of a client: %q", got)
 		}
 		f.end(term)
@@ -1677,7 +1677,7 @@ func (h panicHost) End(string, time.Time) (found, left []terminal.Proc) {
 // Whatever of the caller's panics, a command runs once and is released once, its slot
 // comes back, and Close has nothing to report.
 func TestCallbacksThatPanic(t *testing.T) {
-	for _, name := range []string{"NewID", "Sent", "Created", "Releasing", "Settled", "Env", "Find", "End"} {
+	for _, name := range []string{"NewID", "Sent", "Created", "Releasing", "Done", "Env", "Find", "End"} {
 		t.Run(name, func(t *testing.T) {
 			boom := func(which string) {
 				if which == name {
@@ -1695,7 +1695,7 @@ func TestCallbacksThatPanic(t *testing.T) {
 					Sent:      func() { boom("Sent") },
 					Created:   func(context.Context, terminal.Terminal) { boom("Created") },
 					Releasing: func(context.Context) { boom("Releasing") },
-					Settled:   func() { boom("Settled") },
+					Done:      func() { boom("Done") },
 				}
 				for range 3 {
 					term, err := f.m.StartWith(f.Context(), terminal.Command{Line: "hold x"}, hooks)
@@ -1766,7 +1766,7 @@ func TestTheEndOfTheConnectionSettles(t *testing.T) {
 				c := &hanging{closing: closing{done: make(chan struct{})}, free: make(chan struct{})}
 				m := acpterm.New(c, "s", &acpterm.Options{Dir: "/work"})
 				var settled atomic.Int32
-				hooks := acpterm.Hooks{Settled: func() { settled.Add(1) }}
+				hooks := acpterm.Hooks{Done: func() { settled.Add(1) }}
 				ctx, cancel := context.WithCancel(t.Context())
 				if when == "late" {
 					c.slow = time.Second
@@ -1789,7 +1789,7 @@ func TestTheEndOfTheConnectionSettles(t *testing.T) {
 				close(c.done)
 				time.Sleep(time.Second)
 				if n := settled.Load(); n != 1 {
-					t.Errorf("Settled was called %d times, want 1", n)
+					t.Errorf("Done was called %d times, want 1", n)
 				}
 				if n := c.heeding.Load(); n != 0 {
 					t.Errorf("%d requests have a ctx that has not ended", n)

@@ -16,8 +16,10 @@ import (
 // A Profile says how a client treats terminals. The zero value works with every
 // client that was measured.
 type Profile struct {
-	// Form is how a command is handed to the client.
-	Form Form `json:"form,omitempty"`
+	// Form is how a command is handed to the client: [FormPortable], [FormExec] or
+	// [FormLine]. Clients differ in whether they execute command and args or paste
+	// them into a shell line.
+	Form string `json:"form,omitempty"`
 
 	// CompleteAtExit says that terminal/output shows all that it ever will once
 	// the client has reported the exit. Otherwise it is read once more a little
@@ -52,7 +54,7 @@ type Profile struct {
 	// Signals is how the client reports that a signal ended the command. All
 	// ways are understood in any case, but for a negative exit code: it is an
 	// error number, not a signal, where signals have names or texts.
-	Signals Signals `json:"signals,omitempty"`
+	Signals string `json:"signals,omitempty"`
 
 	// DefaultLimit is how many bytes the client keeps of an output whose create
 	// names no limit; 0 is not known, or no limit. Ours always name one.
@@ -71,33 +73,30 @@ func (p Profile) stream(limit int, c *Client) stream {
 	return s
 }
 
-// A Form is a way to hand a command to a client. Clients differ in whether they
-// execute command and args or paste them into a shell line.
-type Form string
-
-// The forms.
+// Values of options, and defaults.
 const (
 	// FormPortable is /bin/sh -c ":;exec </dev/null;LINE". Executed, ":" does
 	// nothing and LINE runs, without input; pasted into a shell without quotes,
 	// "/bin/sh -c :" does nothing and the outer shell runs the rest.
-	FormPortable Form = ""
+	FormPortable = ""
 	// FormExec is for clients that execute command and args. The input of a
 	// program, other than that of a line, is what the client gives it.
-	FormExec Form = "exec"
+	FormExec = "exec"
 	// FormLine is for clients that pass command to a shell.
-	FormLine Form = "line"
-)
+	FormLine = "line"
 
-// Signals is a way to report the end by a signal.
-type Signals string
+	SignalsUnknown = ""
+	SignalNames    = "name"   // null and "SIGKILL"
+	SignalTexts    = "text"   // code 1 and "Killed"
+	SignalNumbers  = "number" // code 0 and "9"; "0" where there was none
+	SignalCodes    = "code"   // code 137 or -9, and no signal
 
-// The ways.
-const (
-	SignalsUnknown Signals = ""
-	SignalNames    Signals = "name"   // null and "SIGKILL"
-	SignalTexts    Signals = "text"   // code 1 and "Killed"
-	SignalNumbers  Signals = "number" // code 0 and "9"; "0" where there was none
-	SignalCodes    Signals = "code"   // code 137 or -9, and no signal
+	// Environment is the name, in Info, of where the commands of a Manager run. A
+	// Command names it, or "".
+	Environment = "client"
+
+	DefaultMaxBytes      = 50 << 10 // of a State: output kept, and asked of the client, of each command
+	DefaultMaxBackground = 10       // of a State: live background commands
 )
 
 // A ClientProfile is a row of [Profiles]: the Profile of the versions of a
@@ -188,7 +187,8 @@ func (v version) part(i int) int {
 	return 0
 }
 
-// ReadProfiles reads rows as JSON:
+// LoadProfiles returns the rows of a file, before those of [DefaultProfiles]. They are
+// JSON:
 //
 //	{"profiles": [
 //		{"name": "zed", "form": "line", "keepsHead": true, "signals": "text"},
@@ -198,20 +198,6 @@ func (v version) part(i int) int {
 // The members of a row are those of [ClientProfile] and [Profile]; one that is
 // left out has its zero value, whatever another row says of the client. Others
 // are an error, as is anything behind the object.
-func ReadProfiles(r io.Reader) (Profiles, error) {
-	data, err := io.ReadAll(r)
-	if err != nil {
-		return nil, fmt.Errorf("acpterm: profiles: %w", err)
-	}
-	ps, err := parseProfiles(data)
-	if err != nil {
-		return nil, fmt.Errorf("acpterm: profiles: %w", err)
-	}
-	return ps, nil
-}
-
-// LoadProfiles returns the rows of a file, see [ReadProfiles], before those of
-// [DefaultProfiles].
 func LoadProfiles(file string) (Profiles, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {

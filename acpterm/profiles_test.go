@@ -1,7 +1,6 @@
 package acpterm_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -60,10 +59,15 @@ func TestDefaultProfiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := acpterm.ReadProfiles(bytes.NewReader(data))
+	file := filepath.Join(t.TempDir(), "profiles.json")
+	if err := os.WriteFile(file, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := acpterm.LoadProfiles(file)
 	if err != nil {
 		t.Fatal(err)
 	}
+	got = got[:len(acpterm.DefaultProfiles())]
 	if diff := cmp.Diff(acpterm.DefaultProfiles(), got); diff != "" {
 		t.Errorf("read back (-want +got):\n%s", diff)
 	}

@@ -153,7 +153,7 @@ func BenchmarkExec(b *testing.B) {
 		exec func() (string, error)
 	}{
 		{"State", state(acpterm.NewState())},
-		{"State of a known client", state(acpterm.NewStateWithOptions(&acpterm.StateOptions{Profile: acpterm.Profile{CompleteAtExit: true}}))},
+		{"State of a known client", state(acpterm.StateOptions{Profile: acpterm.Profile{CompleteAtExit: true}}.NewState())},
 		{"Manager", func() (string, error) {
 			t, err := m.Start(ctx, terminal.Command{Line: "echo x"})
 			if err != nil {

@@ -102,8 +102,8 @@ func (r *release) send() bool {
 
 // end notes that it is released, or that the client is gone. Later calls do nothing.
 func (r *release) end() {
-	if r.remove() && r.hooks.Settled != nil {
-		r.hooks.Settled()
+	if r.remove() && r.hooks.Done != nil {
+		r.hooks.Done()
 	}
 }
 

@@ -13,10 +13,6 @@ import (
 	"github.com/termbridge/termbridge/terminal"
 )
 
-// Environment is the name, in Info, of where the commands of a Manager run. A
-// Command names it, or "".
-const Environment = "client"
-
 // maxSnapshot is the most output that is asked of a client at once: SDK 0.13
 // ends the connection at a line of 10 MiB, and a control byte grows sixfold in
 // JSON.

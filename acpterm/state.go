@@ -2,7 +2,6 @@ package acpterm
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -20,17 +19,6 @@ import (
 	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/terminal"
 )
-
-// Defaults of a State.
-const (
-	DefaultMaxBytes      = 50 << 10 // output kept, and asked of the client, of each command
-	DefaultMaxBackground = 10       // live background commands
-)
-
-// ErrAborted is wrapped by the error of [State.Exec] when its ctx ended, or
-// CleanupPending was called, before the command had ended. The command is then
-// stopped. The cause of the ctx is wrapped, too.
-var ErrAborted = errors.New("aborted")
 
 // A TimeoutError is returned by [State.Exec] for a command that was stopped
 // after its timeout.
@@ -121,20 +109,16 @@ type StateOptions struct {
 }
 
 // NewState returns a State with [DefaultMaxBackground].
-func NewState() *State { return NewStateWithOptions(nil) }
+func NewState() *State { return StateOptions{}.NewState() }
 
 // NewStateWithLimit returns a State that runs at most limit commands in the
 // background at once; zero or less is [DefaultMaxBackground].
 func NewStateWithLimit(limit int) *State {
-	return NewStateWithOptions(&StateOptions{MaxBackground: limit})
+	return StateOptions{MaxBackground: limit}.NewState()
 }
 
-// NewStateWithOptions returns a State; nil is the default options.
-func NewStateWithOptions(options *StateOptions) *State {
-	var o StateOptions
-	if options != nil {
-		o = *options
-	}
+// NewState returns a State with these options.
+func (o StateOptions) NewState() *State {
 	o.MaxBackground = limits.Or(o.MaxBackground, DefaultMaxBackground)
 	if o.CreateTimeout == 0 {
 		o.CreateTimeout = limits.PermitTimeout
@@ -291,7 +275,7 @@ func (s *State) start(ctx context.Context, p peer, toolCallID string, background
 	}
 	cmd.Shell = s.options.Shell
 	t, err := s.manager.start(ctx, p, cmd, Hooks{Created: func(ctx context.Context, t terminal.Terminal) {
-		if toolCallID != "" && p.embed(ctx, toolCallID, TerminalID(t)) == nil {
+		if toolCallID != "" && p.embed(ctx, toolCallID, s.manager.TerminalID(t)) == nil {
 			s.shown(c)
 		}
 	}})
@@ -430,7 +414,7 @@ func (s *State) cleanup(ctx context.Context, conn Conn, session string, backgrou
 		all.Go(func() {
 			t.Stop(context.WithoutCancel(ctx))
 			s.manager.registry.Evict(t)
-			t.settle()
+			t.awaitRelease()
 		})
 	}
 	all.Wait()

@@ -707,9 +707,9 @@ func TestAWrapperThatCannotTellTheEnd(t *testing.T) {
 
 func TestStateOptions(t *testing.T) {
 	runState(t, func(f *fixture, _ *acpterm.State) {
-		s := acpterm.NewStateWithOptions(&acpterm.StateOptions{
+		s := acpterm.StateOptions{
 			Shell: "bash", Profile: acpterm.Profile{Form: acpterm.FormExec}, MaxBackground: 1,
-		})
+		}.NewState()
 		session := string(f.session)
 		s.Exec(f.Context(), f.c.Conn(), session, "call 1", "echo hi", "/work", 0) // there is no bash here
 		lines := f.c.Lines()
@@ -719,7 +719,7 @@ func TestStateOptions(t *testing.T) {
 			}
 		}
 		f.count(create, 1)
-		s = acpterm.NewStateWithOptions(&acpterm.StateOptions{MaxBackground: 1})
+		s = acpterm.StateOptions{MaxBackground: 1}.NewState()
 		f.background(s, "hold text", "call 2")
 		if _, err := s.StartBackground(f.Context(), f.c.Conn(), session, "true", "/work", "call 3"); !errors.Is(err, terminal.ErrTooMany) {
 			f.Errorf("a second one: %v", err)
@@ -754,7 +754,7 @@ func TestCreateWaitsForTheUser(t *testing.T) {
 					defer cancel()
 				}
 				start := time.Now()
-				_, err := acpterm.NewStateWithOptions(&test.options).Exec(ctx, f.c.Conn(), string(f.session), "call", "true", "/work", 0)
+				_, err := test.options.NewState().Exec(ctx, f.c.Conn(), string(f.session), "call", "true", "/work", 0)
 				if (err == nil) != test.ok {
 					f.Errorf("%v", err)
 				}

@@ -203,9 +203,9 @@ func (t *term) requestStop() {
 	}
 }
 
-// settle waits until the terminal of an ended command is released, within bounds,
+// awaitRelease waits until the terminal of an ended command is released, within bounds,
 // and tells the client once more if it has not answered.
-func (t *term) settle() {
+func (t *term) awaitRelease() {
 	timer := time.NewTimer(limits.ReleaseTimeout)
 	defer timer.Stop()
 	select {

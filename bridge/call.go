@@ -136,7 +136,7 @@ func (c *Call) Update(u acp.SessionToolCallUpdate) error {
 	if err := c.isAlive(); err != nil {
 		return err
 	}
-	c.card.settleReleased()
+	c.card.keepReleased()
 	w, err := c.card.update(u, c.s.b.routesLocally())
 	if err != nil || w == nil {
 		return err
@@ -463,7 +463,7 @@ func (c *Call) over() {
 // readOutputs waits until the terminals of ended commands show all that there
 // is, and reads the outputs that the final text consists of.
 func (c *Call) readOutputs(commands []*command, deadline time.Time) {
-	c.card.settleTexts()
+	c.card.keepTexts()
 	timer := time.NewTimer(time.Until(deadline))
 	defer timer.Stop()
 	for _, k := range commands {

@@ -186,16 +186,16 @@ func TestBackground(t *testing.T) {
 		if got, err := w.s.Get(term.Info().ID); err != nil || got != term {
 			w.Errorf("Get: %v, %v", got, err)
 		}
-		info, err := w.s.Kill(term.Info().ID)
+		info, err := w.s.Stop(term.Info().ID)
 		if err != nil {
 			w.Error(err)
 		}
 		check(w, "the outcome", info.Outcome, terminal.Stopped)
-		again, err := w.s.Kill(term.Info().ID)
+		again, err := w.s.Stop(term.Info().ID)
 		if err != nil || again.Ended != info.Ended {
 			w.Errorf("the second kill: %v, %v", again, err)
 		}
-		if _, err := w.s.Kill("nonsense"); !errors.Is(err, terminal.ErrNotFound) {
+		if _, err := w.s.Stop("nonsense"); !errors.Is(err, terminal.ErrNotFound) {
 			w.Errorf("killing nonsense: %v", err)
 		}
 	})
@@ -262,7 +262,7 @@ func TestConcurrentStartsAtCapOne(t *testing.T) {
 				})
 				check(w, "starts", w.starts("sleep"), 1)
 				for _, t := range w.s.List() {
-					w.s.Kill(t.Info().ID)
+					w.s.Stop(t.Info().ID)
 				}
 				w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
 					call := t.ToolCall(card("again"))

@@ -77,7 +77,7 @@ type pane struct {
 	released bool              // no update may embed it any more
 	text     string            // stands for it where no terminal does
 	cursor   int64             // behind text
-	settled  bool              // text is final
+	final    bool              // text is final
 	dropped  bool              // and no longer kept
 }
 
@@ -358,7 +358,7 @@ func (c *card) release(p *pane) {
 // that was not written in time. The final update counted on it; it is behind that
 // one, and so is not written either, and nothing may follow it.
 func (c *card) lose(p *pane) {
-	c.settleReleased()
+	c.keepReleased()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if last := cmp.Or(c.final, c.latest); c.stage == over && last != nil {
@@ -374,7 +374,7 @@ func (c *card) forget(p *pane, t terminal.Terminal) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p.term = nil
-	p.text, p.settled = out.Text, true
+	p.text, p.final = out.Text, true
 	kept := 0
 	for _, p := range slices.Backward(c.panes) {
 		if p.term == nil {
@@ -388,7 +388,7 @@ func (c *card) forget(p *pane, t terminal.Terminal) {
 // embedded reports whether the card shows the client's terminal of p, whose command
 // has started. Called with mu held.
 func (p *pane) embedded() bool {
-	return p.embed != nil && (p.term != nil || p.settled) && p.embed.Embeds(p.clientID)
+	return p.embed != nil && (p.term != nil || p.final) && p.embed.Embeds(p.clientID)
 }
 
 // embeds returns the id of the client's terminal that the card's content may
@@ -403,30 +403,30 @@ func (p *pane) embeds() string {
 // stands returns the plain text that stands for the command in the card's content
 // where no terminal does, or "".
 func (p *pane) stands() string {
-	if p.how == PresentText || p.how == PresentClient && p.settled {
+	if p.how == PresentText || p.how == PresentClient && p.final {
 		return p.text
 	}
 	return ""
 }
 
-// settle keeps the output of a command for where no terminal shows it; of one that
+// keep keeps the output of a command for where no terminal shows it; of one that
 // has ended that is final.
-func (c *card) settle(p *pane, t terminal.Terminal) {
+func (c *card) keep(p *pane, t terminal.Terminal) {
 	ended := await.Closed(t.Done())
 	out, _ := readPlain(t, textKept, 0)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if ended || out.Cursor >= p.cursor {
-		p.text, p.cursor, p.settled = out.Text, out.Cursor, ended
+		p.text, p.cursor, p.final = out.Text, out.Cursor, ended
 	}
 }
 
-// settleReleased reads the outputs that stand, as text, for terminals that no
+// keepReleased reads the outputs that stand, as text, for terminals that no
 // update can embed any more.
-func (c *card) settleReleased() {
+func (c *card) keepReleased() {
 	for _, p := range c.all() {
-		if t := c.terminalOf(p); t != nil && p.how == PresentClient && await.Closed(t.Done()) && !c.isSettled(p) {
-			c.settle(p, t)
+		if t := c.terminalOf(p); t != nil && p.how == PresentClient && await.Closed(t.Done()) && !c.isFinal(p) {
+			c.keep(p, t)
 		}
 	}
 }
@@ -443,10 +443,10 @@ func (c *card) terminalOf(p *pane) terminal.Terminal {
 	return p.term
 }
 
-func (c *card) isSettled(p *pane) bool {
+func (c *card) isFinal(p *pane) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return p.settled
+	return p.final
 }
 
 // compose returns the content of the card: the agent's own part, and what shows
@@ -552,12 +552,12 @@ func (c *card) settling() {
 	c.stage = ending
 }
 
-// settleTexts reads the outputs that the final text consists of.
-func (c *card) settleTexts() {
-	c.settleReleased()
+// keepTexts reads the outputs that the final text consists of.
+func (c *card) keepTexts() {
+	c.keepReleased()
 	for _, p := range c.all() {
-		if t := c.terminalOf(p); t != nil && p.how == PresentText && !c.isSettled(p) {
-			c.settle(p, t)
+		if t := c.terminalOf(p); t != nil && p.how == PresentText && !c.isFinal(p) {
+			c.keep(p, t)
 		}
 	}
 }
@@ -610,7 +610,7 @@ func (c *card) finalContent() []acp.ToolCallContent {
 func (c *card) goesOn(p *pane) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return p.how == PresentDisplay || p.how == PresentText && c.grows && !p.settled
+	return p.how == PresentDisplay || p.how == PresentText && c.grows && !p.final
 }
 
 // given returns what the agent gave of the card.

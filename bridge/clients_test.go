@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	acp "github.com/coder/acp-go-sdk"
@@ -262,7 +263,7 @@ func tellBackground(t *testing.T, b emulate.Behaviour) {
 		}
 		time.Sleep(10 * time.Second)
 		start := time.Now()
-		info, err := w.s.Kill(id)
+		info, err := w.s.Stop(id)
 		atMost(t, "kill", time.Since(start), limits.SettleTimeout)
 		switch {
 		case b.Stub != "":
@@ -291,7 +292,7 @@ func tellBackground(t *testing.T, b emulate.Behaviour) {
 // commands are sent: once, in one form.
 func TestProfiles(t *testing.T) {
 	for _, test := range []struct {
-		form       acpterm.Form
+		form       string
 		cmd        terminal.Command
 		want, sent string
 	}{
@@ -396,6 +397,7 @@ func TestNumberAsTerminalID(t *testing.T) {
 			}
 			return done, nil
 		})
+		synctest.Wait() // the release of one that was stopped goes its own way
 		check(w, "released", w.c.Count(acp.ClientMethodTerminalRelease), 2)
 	})
 }

@@ -110,7 +110,7 @@ func ExampleCall_StartBackground() {
 		}
 		event, err := view.WaitFor(ctx, term, view.Until{Literal: "print(6*7)\nprint(6*7)\n", Timeout: time.Minute})
 		fmt.Println(event.Reason, err)
-		info, err := s.Kill(term.Info().ID)
+		info, err := s.Stop(term.Info().ID)
 		fmt.Println(info.Outcome, err)
 	})
 	// Output:

@@ -126,7 +126,7 @@ func (a *Agent) run(ctx context.Context, s *bridge.State, call *bridge.Call, nam
 		n, err := term.WriteInput(ctx, args["text"]+"\n")
 		return "", fmt.Sprintf("[%d bytes written]", n), err
 	case "bash_kill":
-		info, err := s.Kill(args["id"])
+		info, err := s.Stop(args["id"])
 		return "", fmt.Sprintf("[it %v]", info), err
 	}
 	return "", "", errors.New("no such tool")

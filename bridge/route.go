@@ -135,7 +135,7 @@ func (s *State) hooks(k *command) acpterm.Hooks {
 		Sent:      func() { s.noteSent(k) },
 		Created:   func(ctx context.Context, t terminal.Terminal) { s.showCreated(ctx, k, t) },
 		Releasing: func(ctx context.Context) { s.unembed(ctx, k) },
-		Settled:   func() { s.noteSettled(k) },
+		Done:      func() { s.noteDone(k) },
 	}
 }
 
@@ -145,7 +145,7 @@ func (s *State) noteSent(k *command) {
 	k.created = make(chan struct{})
 }
 
-func (s *State) noteSettled(k *command) {
+func (s *State) noteDone(k *command) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	close(k.created)
@@ -188,9 +188,9 @@ func (b *Bridge) judge(t terminal.Terminal) {
 // be released.
 func (s *State) showCreated(ctx context.Context, k *command, t terminal.Terminal) {
 	if k.call != nil {
-		k.call.card.settleReleased()
+		k.call.card.keepReleased()
 	}
-	if p := s.embed(k, acpterm.TerminalID(t)); p != nil {
+	if p := s.embed(k, s.client.TerminalID(t)); p != nil {
 		_ = p.embed.Wait(ctx)
 	}
 }

@@ -253,9 +253,9 @@ func (s *State) forget(k *command, info terminal.Info) {
 	k.cmd = terminal.Command{Dir: k.cmd.Dir}
 }
 
-// Kill stops the command with this id and returns its final Info; on an ended
+// Stop stops the command with this id and returns its final Info; on an ended
 // one it only does that. It waits no longer than 5 s.
-func (s *State) Kill(id string) (terminal.Info, error) {
+func (s *State) Stop(id string) (terminal.Info, error) {
 	t, err := s.Get(id)
 	if err != nil {
 		return terminal.Info{}, err

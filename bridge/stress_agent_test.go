@@ -154,7 +154,7 @@ func (x *actor) kill(o *owned) {
 	id := o.term.Info().ID
 	x.note("kill of %s (%s)", o.name, id)
 	start := time.Now()
-	info, err := x.s.Kill(id)
+	info, err := x.s.Stop(id)
 	x.within("Kill", start, limits.SettleTimeout)
 	if err == nil && !info.Outcome.Ended() {
 		x.Errorf("%s was killed, and is %s", o.name, info.Outcome)

@@ -102,7 +102,7 @@ var rows = []row{
 	},
 	{
 		event: "Kill, Stop", happen: func(s *subject) {
-			if _, err := s.w.s.Kill(s.call.Terminals()[0].Info().ID); err != nil {
+			if _, err := s.w.s.Stop(s.call.Terminals()[0].Info().ID); err != nil {
 				s.w.Error(err)
 			}
 		},

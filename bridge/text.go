@@ -76,10 +76,10 @@ func (p textPresenter) shown() string {
 // show replaces the text in the card, by what is there up to cursor. It returns nil
 // if nothing was sent.
 func (p textPresenter) show(now string, cursor int64) *updates.Update {
-	p.settleReleased()
+	p.keepReleased()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.p.settled || now == p.p.text || cursor < p.p.cursor {
+	if p.p.final || now == p.p.text || cursor < p.p.cursor {
 		return nil
 	}
 	p.p.text, p.p.cursor = now, cursor

@@ -50,7 +50,7 @@ var transcripts = []struct {
 		time.Sleep(5 * time.Second)
 		asks(w, "kill", acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
 			call := t.ToolCall(card("2"))
-			info, err := w.s.Kill(id)
+			info, err := w.s.Stop(id)
 			call.End(string(info.Outcome), err)
 			return done, nil
 		})

@@ -441,7 +441,7 @@ func TestCancelRaces(t *testing.T) {
 			_ = resp
 			time.Sleep(200 * time.Millisecond) // a late one is for a turn that begins now
 			for _, t := range live(w.s.List()) {
-				w.s.Kill(t.Info().ID)
+				w.s.Stop(t.Info().ID)
 			}
 		}
 	})

@@ -51,7 +51,7 @@ func TestNothingFollowsTheFinalStatus(t *testing.T) {
 				return done, nil
 			}
 			call.End("", nil)
-			s.Kill(x.Info().ID) // which the client does not read
+			s.Stop(x.Info().ID) // which the client does not read
 			return done, nil
 		})
 		if err != nil || answer.StopReason != acp.StopReasonEndTurn {

@@ -204,7 +204,7 @@ func (e Env) get(name string) string {
 func (e Env) inherits(kv string, n int) bool {
 	name := kv[:n]
 	switch kind := kindOf(name); {
-	case e.from == nothing, e.without[name], kind.agent, name == markName:
+	case e.from == nothing, e.without[name], kind.agent, name == tagName:
 		return false
 	case e.from == everything:
 		return true

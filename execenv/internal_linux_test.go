@@ -240,7 +240,7 @@ func TestRescanCannotTell(t *testing.T) {
 		last  int
 		knows bool
 	}{{lastPID(), true}, {lastPID() + 100000, false}} {
-		tr := &tree{leaders: map[int]bool{}, tag: []byte("nobody has this"), group: (*cgroup)(nil), known: map[ident]bool{}, marked: true, since: now()}
+		tr := &tree{leaders: map[int]bool{}, tag: []byte("nobody has this"), group: (*cgroup)(nil), known: map[ident]bool{}, limited: true, since: now()}
 		for range 20 { // a busy machine may give a thousand ids in a moment
 			last := c.last
 			if c.knows {
@@ -261,7 +261,7 @@ func TestNothingOlderBelongs(t *testing.T) {
 	needProcfs(t)
 	tag := rand.Text() + ".1,"
 	cmd := exec.Command("sleep", "60")
-	cmd.Env = []string{markName + "=" + tag}
+	cmd.Env = []string{tagName + "=" + tag}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -305,10 +305,10 @@ func TestTags(t *testing.T) {
 		tags  string
 		state tagState
 	}{
-		"first":         {append([]string{markName + "=X.1,"}, long...), "X.1,", tagsShown},
-		"last":          {append(long, markName+"=X.1,"), "X.1,", tagsShown},
-		"in the middle": {[]string{"A=1", markName + "=Y.2,X.1,", "B=2"}, "Y.2,X.1,", tagsShown},
-		"none":          {[]string{"A=" + markName + "=X.1,"}, "", tagsShown},
+		"first":         {append([]string{tagName + "=X.1,"}, long...), "X.1,", tagsShown},
+		"last":          {append(long, tagName+"=X.1,"), "X.1,", tagsShown},
+		"in the middle": {[]string{"A=1", tagName + "=Y.2,X.1,", "B=2"}, "Y.2,X.1,", tagsShown},
+		"none":          {[]string{"A=" + tagName + "=X.1,"}, "", tagsShown},
 		"empty":         {[]string{}, "", tagsHidden},
 	} {
 		// Right after the exec the environment is not there yet.
@@ -444,13 +444,13 @@ func TestVerdicts(t *testing.T) {
 	const start = 100
 	in, out := window{start - 1, start + 1}, window{start + 1, start + 2}
 	for _, c := range []struct {
-		name   string
-		limit  limitTags // zero: the agent's
-		tags   string
-		state  tagState
-		marked bool
-		forked window
-		want   verdict
+		name    string
+		limit   limitTags // zero: the agent's
+		tags    string
+		state   tagState
+		limited bool
+		forked  window
+		want    verdict
 	}{
 		{"by its environment", limitTags{}, "T.1,", tagsShown, true, out, member},
 		{"by its limit", ours, "", tagsHidden, true, out, member},
@@ -471,13 +471,13 @@ func TestVerdicts(t *testing.T) {
 		if c.limit != (limitTags{}) && !c.limit.set(cmd.Process.Pid) {
 			t.Errorf("%s: the limit cannot be set", c.name)
 		}
-		tr := &tree{tag: []byte("T."), limits: ours, marked: c.marked, forked: []window{c.forked}}
+		tr := &tree{tag: []byte("T."), limits: ours, limited: c.limited, forked: []window{c.forked}}
 		p := proc{ident: ident{cmd.Process.Pid, start}, seen: &sight{read: true, tags: []byte(c.tags), state: c.state}}
 		if got := tr.judge(p, false); got != c.want {
 			t.Errorf("%s: verdict %d, want %d", c.name, got, c.want)
 		}
 		p.start, p.seen = now()+60*ticks, &sight{read: true, state: tagsFleeting} // just now
-		if got := tr.judge(p, false); c.want == undecided && !c.marked && got != fleeting {
+		if got := tr.judge(p, false); c.want == undecided && !c.limited && got != fleeting {
 			t.Errorf("%s, but in an exec: verdict %d, want %d", c.name, got, fleeting)
 		}
 		cmd.Process.Kill()

@@ -130,7 +130,7 @@ func procfsShown() func() bool {
 // tagLimit puts the limit tag on a process that has just started, and on what it
 // may have forked before. It reports whether nothing can have escaped: what has
 // then a new id, and either a parent in the tree, or one that adopts orphans.
-func (p *process) tagLimit(mark string) (all bool) {
+func (p *process) tagLimit(tag string) (all bool) {
 	pid := p.child.pid
 	if agentLimit().Max == 0 || !p.limit.set(pid) {
 		return false
@@ -166,7 +166,7 @@ func (p *process) tagLimit(mark string) (all bool) {
 			escaped := ours[q.ppid] || q.sid == pid
 			if limit, err := limitOf(q.pid); !escaped && ok && (err != nil || isAgents(limit)) && !isThread(q.pid) && mayAdopt(q.ppid) {
 				tags, state := q.tags(false)
-				escaped = bytes.Contains(tags, []byte(mark))
+				escaped = bytes.Contains(tags, []byte(tag))
 				all = all && (escaped || state == tagsShown)
 			}
 			if !escaped {
@@ -190,7 +190,7 @@ func (p *process) alone() bool {
 	shown := procfsShown()
 	for last := p.child.pid; ; {
 		now := lastPID()
-		if !p.marked || now < last || now-p.child.pid > most {
+		if !p.limited || now < last || now-p.child.pid > most {
 			return false
 		}
 		if now == last {

@@ -32,7 +32,7 @@ import (
 // be known whether something is left, they return nil, and Close an error that
 // says why.
 //
-// If the agent dies without Close, a watchdog ends everything with the mark.
+// If the agent dies without Close, a watchdog ends everything with the tag.
 // It is one /bin/sh, started with the first process, that waits for the end of
 // a pipe which only the agent holds open.
 //
@@ -48,7 +48,7 @@ import (
 // the agent's own RLIMIT_LOCKS to a number by which all that it forks is known.
 type Local struct {
 	opts   LocalOptions
-	mark   string // unique; see markName
+	tag    string // unique; see tagName
 	limits limitTags
 
 	background sync.WaitGroup // the goroutines that Close joins
@@ -57,7 +57,7 @@ type Local struct {
 	mu sync.Mutex
 	// guards following
 	closed   bool
-	count    int // processes started, for their marks
+	count    int // processes started, for their tags
 	starting starting
 	live     map[*process]struct{} // not reaped
 	open     map[*process]struct{} // something of them may be left
@@ -140,10 +140,10 @@ type LocalOptions struct {
 	Subreaper bool
 }
 
-// markName is the environment variable with the marks of a process: one entry
+// tagName is the environment variable with the tags of a process: one entry
 // "EXECUTOR.NUMBER," per Local above it, the outermost first. Thus an agent
 // that runs as a command of another can be found with all its own commands.
-const markName = "TERMBRIDGE_ID"
+const tagName = "TERMBRIDGE_ID"
 
 // starts bounds the starts at one time, in all of the agent: each may pin an
 // operating system thread, which Go never gives back, and more at once than
@@ -154,7 +154,7 @@ var starts = semaphore.NewWeighted(int64(max(4, 2*runtime.GOMAXPROCS(0))))
 // its first process is started. Nil options are the defaults.
 func NewLocal(opts *LocalOptions) *Local {
 	l := &Local{
-		mark:     rand.Text(),
+		tag:      rand.Text(),
 		limits:   newLimitTags(),
 		ending:   make(chan struct{}),
 		starting: starting{held: make(map[*process]struct{}), late: make(map[*process]struct{})},
@@ -355,7 +355,7 @@ func (l *Local) giveBack() {
 
 // environ returns the environment of a process of spec, whose working directory
 // is dir.
-func environ(spec *Spec, dir, mark string) []string {
+func environ(spec *Spec, dir, tag string) []string {
 	own := make(map[string]string)
 	if spec.Env.from != nothing {
 		if _, ok := spec.Env.with["TERM"]; !ok && !spec.Env.without["TERM"] {
@@ -369,9 +369,9 @@ func environ(spec *Spec, dir, mark string) []string {
 			own["PWD"] = dir // as os/exec does, for shells that believe it
 		}
 	}
-	list := slices.DeleteFunc(spec.Env.environ(own), func(kv string) bool { return strings.HasPrefix(kv, markName+"=") })
+	list := slices.DeleteFunc(spec.Env.environ(own), func(kv string) bool { return strings.HasPrefix(kv, tagName+"=") })
 	// First, where it is found however long the environment is.
-	return append([]string{markName + "=" + os.Getenv(markName) + mark}, list...)
+	return append([]string{tagName + "=" + os.Getenv(tagName) + tag}, list...)
 }
 
 // getenv returns the value of name in a list of "NAME=value".

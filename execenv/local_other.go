@@ -46,7 +46,7 @@ func (l limitTags) of(int) limitTags  { return l }
 func (*process) tagLimit(string) bool { return false }
 func (*process) alone() bool          { return true }
 func agentLimit() int                 { return 0 }
-func (*Local) settle(*process)        {}
+func (*Local) nothingLeft(*process)   {}
 
 func (l *Local) openTerminal(TTY) (*ptmx, *os.File, error) { return nil, nil, errUnsupported }
 
@@ -104,7 +104,7 @@ func (*pgidFile) close() {}
 // A session is the process alone: it cannot be started.
 type session struct {
 	*process
-	mark   string
+	tag    string
 	looked chan struct{}
 	group  *cgroup
 }

@@ -271,9 +271,9 @@ func TestEnvironOfAProcess(t *testing.T) {
 	if _, ok := pipes["SOME_API_KEY"]; ok {
 		t.Error("a secret was inherited")
 	}
-	mark := pipes["TERMBRIDGE_ID"]
-	if rest, ok := strings.CutPrefix(mark, "OUTER.1,"); !ok || rest == "" || mark == tty["TERMBRIDGE_ID"] {
-		t.Errorf("marks: got %q and %q: each process has its own, behind those of the agent", mark, tty["TERMBRIDGE_ID"])
+	tag := pipes["TERMBRIDGE_ID"]
+	if rest, ok := strings.CutPrefix(tag, "OUTER.1,"); !ok || rest == "" || tag == tty["TERMBRIDGE_ID"] {
+		t.Errorf("tags: got %q and %q: each process has its own, behind those of the agent", tag, tty["TERMBRIDGE_ID"])
 	}
 }
 

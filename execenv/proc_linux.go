@@ -261,7 +261,7 @@ func (p proc) readTags() ([]byte, tagState) {
 	for len(env) > 0 {
 		var entry []byte
 		entry, env, _ = bytes.Cut(env, []byte{0})
-		if value, ok := bytes.CutPrefix(entry, []byte(markName+"=")); ok {
+		if value, ok := bytes.CutPrefix(entry, []byte(tagName+"=")); ok {
 			return bytes.Clone(value), tagsShown
 		}
 	}

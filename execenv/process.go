@@ -53,7 +53,7 @@ type process struct {
 type lineage struct {
 	since   uint64    // none of them is older
 	limit   limitTags // their one
-	marked  bool      // they all have it
+	limited bool      // they all have it
 	forked  window    // when those began that may have missed it
 	escaped []ident   // could not be given it
 }
@@ -118,7 +118,7 @@ func (p *process) start() error {
 		return err
 	}
 	defer p.local.leave(p)
-	tag := p.local.mark + "." + strconv.Itoa(n) + ","
+	tag := p.local.tag + "." + strconv.Itoa(n) + ","
 	p.limit = p.local.limits.of(n)
 	if err := p.launch(tag); err != nil {
 		return err
@@ -127,7 +127,7 @@ func (p *process) start() error {
 		p.child.abandon()
 		return terminal.ErrClosed
 	}
-	p.marked = p.tagLimit(tag)
+	p.limited = p.tagLimit(tag)
 	p.begin()
 	return nil
 }
@@ -147,7 +147,7 @@ func (p *process) launch(tag string) error {
 	}
 	var group *cgroup
 	if p.session != nil {
-		p.session.mark = tag
+		p.session.tag = tag
 		group = p.local.groups.get()
 	}
 	p.since = now()
@@ -276,7 +276,7 @@ func (p *process) over(exit terminal.Exit) {
 	if p.session != nil {
 		alone = p.session.look(natural)
 	} else if p.alone() {
-		p.local.settle(p)
+		p.local.nothingLeft(p)
 	}
 
 	p.mu.Lock()

@@ -19,7 +19,7 @@ import (
 // A session is a process that leads a group and a session.
 type session struct {
 	*process
-	mark   string        // of the process; set by Start
+	tag    string        // of the process; set by Start
 	place  int           // in Local.pgids, or -1; guarded by Local.mu
 	looked chan struct{} // closed when look is through
 
@@ -142,11 +142,11 @@ func (s *session) tree() *tree {
 	t := &tree{
 		leaders: make(map[int]bool),
 		hangup:  s.spec.TTY != nil && s.spec.TTY.Input,
-		tag:     []byte(s.mark),
+		tag:     []byte(s.tag),
 		limits:  s.limit,
 		group:   s.group,
 		exact:   s.group != nil,
-		marked:  s.marked,
+		limited: s.limited,
 		known:   make(map[ident]bool),
 		forked:  []window{s.forked},
 		away:    true,
@@ -170,7 +170,7 @@ func (s *session) keep(left []proc, unknown error) {
 	s.stopMu.Unlock()
 	s.local.keep(ids)
 	if len(ids) == 0 && unknown == nil {
-		s.local.settle(s.process)
+		s.local.nothingLeft(s.process)
 	}
 }
 
@@ -217,7 +217,7 @@ func (s *session) look(natural bool) (alone bool) {
 	if alone || !natural {
 		if natural {
 			s.putGroup()
-			s.local.settle(s.process)
+			s.local.nothingLeft(s.process)
 		}
 		close(s.looked)
 		return natural
@@ -341,8 +341,8 @@ func (l *Local) forget(p *process) {
 	l.finishLate()
 }
 
-// settle notes that nothing is left of a process.
-func (l *Local) settle(p *process) {
+// nothingLeft notes that nothing is left of a process.
+func (l *Local) nothingLeft(p *process) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.open, p)
@@ -377,11 +377,11 @@ func (l *Local) stopAll(grace time.Duration) ([]terminal.Proc, error) {
 	t := &tree{
 		leaders: make(map[int]bool),
 		own:     make(map[int]bool),
-		tag:     []byte(l.mark + "."),
+		tag:     []byte(l.tag + "."),
 		limits:  l.limits,
 		group:   l.groups,
 		exact:   l.groups != nil,
-		marked:  true,
+		limited: true,
 		known:   maps.Clone(l.left.ids),
 		away:    true,
 		first:   math.MaxInt,
@@ -390,7 +390,7 @@ func (l *Local) stopAll(grace time.Duration) ([]terminal.Proc, error) {
 	live := slices.Collect(maps.Keys(l.live))
 	for _, p := range slices.AppendSeq(slices.Clone(live), maps.Keys(l.open)) {
 		t.exact = t.exact && p.child.group != nil
-		t.marked = t.marked && p.marked
+		t.limited = t.limited && p.limited
 		t.away = t.away && p.session != nil
 		t.forked = append(t.forked, p.forked)
 		t.first, t.since = min(t.first, p.child.pid), min(t.since, p.since)

@@ -15,5 +15,5 @@ func (Tagged) Env(tag string) (name, value string) {
 	}
 	// An agent that runs in a command of another termbridge has that one's tags,
 	// and so have, mostly, the processes around it.
-	return markName, os.Getenv(markName) + tag
+	return tagName, os.Getenv(tagName) + tag
 }

@@ -28,13 +28,13 @@ type tree struct {
 		kill()
 		populated() bool
 	}
-	exact  bool           // all are in group
-	marked bool           // all have one of limits, unless they have set it themselves
-	away   bool           // each was started in a session of its own, so none can be in the agent's
-	known  map[ident]bool // and whoever once belonged, and the children of all these
-	first  int            // the first process id; none that was given later is lower
-	since  uint64         // nothing older belongs
-	forked []window       // when those of marked began that may have missed their limit
+	exact   bool           // all are in group
+	limited bool           // all have one of limits, unless they have set it themselves
+	away    bool           // each was started in a session of its own, so none can be in the agent's
+	known   map[ident]bool // and whoever once belonged, and the children of all these
+	first   int            // the first process id; none that was given later is lower
+	since   uint64         // nothing older belongs
+	forked  []window       // when those of limited began that may have missed their limit
 
 	last  coverage // of the last look
 	empty int      // it and so many before it saw nobody
@@ -72,7 +72,7 @@ func (t *tree) judge(p proc, again bool) verdict {
 	switch {
 	case bytes.Contains(tags, t.tag):
 		return member
-	case shown && t.marked && !missed:
+	case shown && t.limited && !missed:
 		return unrelated
 	case shown && isLimitTag(limit) && !isAgents(limit): // another Local's
 		return unrelated

@@ -54,9 +54,9 @@ func takeWalk() *walk {
 func (t *tree) look() *walk {
 	w := takeWalk()
 	switch {
-	case w.procs == nil && t.marked && !short(w.err):
+	case w.procs == nil && t.limited && !short(w.err):
 		return scan(t.first, w.err)
-	case errors.Is(w.err, errHidden) && t.marked && !w.hides(t.first):
+	case errors.Is(w.err, errHidden) && t.limited && !w.hides(t.first):
 		return &walk{last: w.last, procs: w.procs}
 	}
 	return w

@@ -15,7 +15,7 @@ func nameless() (*os.File, error) {
 	return unlinked() // it may be denied
 }
 
-// watchdogScript gets the mark, the directory of the cgroups, and the digits of the
+// watchdogScript gets the tag, the directory of the cgroups, and the digits of the
 // limit tags. A look that finds nobody may have missed one that was just forked,
 // so three must. Who cannot be ended must not keep it for ever. In a /proc that is
 // not ours, the numbers are those of others.

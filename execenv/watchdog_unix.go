@@ -19,7 +19,7 @@ import (
 // PR_SET_PDEATHSIG would follow the thread that started a process, and reach
 // no grandchild.
 //
-// It finds them by the mark; and by their groups, for leaders that have no mark
+// It finds them by the tag; and by their groups, for leaders that have no tag
 // to see. Those stand in a file without a name, which the agent changes as it
 // starts and reaps leaders, and which nobody reads before the agent is dead.
 type watchdog struct {
@@ -121,7 +121,7 @@ func (l *Local) guard() (*guarding, error) {
 		return l.guarding, nil
 	}
 	if l.count == 0 {
-		l.groups = newCgroups(l.opts.Cgroup, l.mark)
+		l.groups = newCgroups(l.opts.Cgroup, l.tag)
 	}
 	if l.poller == nil {
 		poller, err := newPoller()
@@ -152,7 +152,7 @@ func (l *Local) guard() (*guarding, error) {
 		if short(err) {
 			return nil, explain(err, "", "")
 		}
-		if err == nil { // else it finds what has a mark
+		if err == nil { // else it finds what has a tag
 			l.pgids = &pgidFile{file: f}
 		}
 	}
@@ -208,7 +208,7 @@ func (l *Local) startWatchdog(p *process) (*watchdog, error) {
 	}
 	shell := launch{
 		path:    p.spec.Path,
-		argv:    []string{p.spec.Path, "-c", watchdogScript, "termbridge-watchdog", l.mark, dir, l.limits.digits()},
+		argv:    []string{p.spec.Path, "-c", watchdogScript, "termbridge-watchdog", l.tag, dir, l.limits.digits()},
 		env:     []string{"PATH=" + os.Getenv("PATH") + ":/usr/bin:/bin"},
 		dir:     "/",
 		session: true, // what the terminal of the agent sends does not reach it

@@ -117,7 +117,7 @@ func unread(t *testing.T, c cell) bool {
 		}
 		if c.use == stopped {
 			time.Sleep(half)
-			agent.s.Kill(x.Info().ID) // the time is what counts
+			agent.s.Stop(x.Info().ID) // the time is what counts
 		} else {
 			terminal.Wait(ctx, x)
 		}

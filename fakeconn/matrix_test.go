@@ -380,7 +380,7 @@ func (s *stage) turn(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, e
 		default:
 			s.until(endAt)
 		}
-		_, s.err = s.agent.s.Kill(x.Info().ID)
+		_, s.err = s.agent.s.Stop(x.Info().ID)
 	}
 	bound, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()

@@ -146,7 +146,7 @@ type Manager struct {
 	ending  chan struct{}  // closed when Close begins, once term.early is valid
 	swept   chan struct{}  // closed when own is
 
-	// The commands that are kept. Its Starts count each until it is settled, and the
+	// The commands that are kept. Its Starts count each until it has ended, and the
 	// goroutines of commands.
 	registry *registry.Registry[*term]
 
@@ -432,7 +432,7 @@ func (l leftover) end(m *Manager) {
 	leak := terminal.Leak{ID: l.id, What: "process", Procs: l.sess.StopTree(m.opts.Grace)}
 	switch {
 	case !await.Closed(l.sess.Exited()):
-		leak.Err = errUnsettled
+		leak.Err = errNoEnd
 	case leak.Procs == nil:
 		leak.What, leak.Err = "possibly a process", errCannotTell
 	case len(leak.Procs) == 0:
@@ -468,7 +468,7 @@ func (m *Manager) Close() error { return m.registry.Close(m.shut) }
 
 // These are why a command is a leak.
 var (
-	errUnsettled  = errors.New("its end could not be waited for")
+	errNoEnd      = errors.New("its end could not be waited for")
 	errCannotTell = errors.New("cannot tell what is left")
 )
 
@@ -491,7 +491,7 @@ func (m *Manager) shut(kept []*term) error {
 	case <-joined:
 	case <-time.After(m.opts.Grace + limits.SettleTimeout):
 		// Only a process that nothing can kill, or an executor that hangs.
-		return errors.Join(err, &terminal.LeakError{Leaks: []terminal.Leak{{What: "goroutine", Err: errUnsettled}}})
+		return errors.Join(err, &terminal.LeakError{Leaks: []terminal.Leak{{What: "goroutine", Err: errNoEnd}}})
 	}
 	if leak, ok := errors.AsType[*terminal.LeakError](err); ok {
 		m.leaks = append(m.leaks, leak.Leaks...)

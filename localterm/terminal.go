@@ -39,7 +39,7 @@ type term struct {
 	stop     chan struct{}            // closed by requestStop
 	stopOnce sync.Once
 	timeout  *time.Timer // nil without Command.Timeout
-	claimed  atomic.Bool // somebody settles it
+	claimed  atomic.Bool // somebody finishes it
 
 	size atomic.Pointer[terminal.Size]
 
@@ -192,7 +192,7 @@ type notifier interface {
 	AfterExit(f func(alone bool)) bool
 }
 
-// watch sees to it that the command is settled when it exits, and when its time
+// watch sees to it that the command is finished when it exits, and when its time
 // is over.
 func (t *term) watch() {
 	if d := t.info.Command.Timeout; d > 0 {
@@ -205,7 +205,7 @@ func (t *term) watch() {
 			select {
 			case <-t.sess.Exited():
 				t.end("")
-			case <-t.done: // unsettled
+			case <-t.done: // it has ended without
 			}
 		})
 	case !n.AfterExit(t.exited):
@@ -216,7 +216,7 @@ func (t *term) watch() {
 // exited is called when the process has exited.
 func (t *term) exited(alone bool) {
 	if alone && await.Closed(t.out.eof) && t.claim() {
-		t.settle("", true) // that does not block, and without a goroutine it is faster
+		t.finish("", true) // that does not block, and without a goroutine it is faster
 	} else {
 		t.end("")
 	}
@@ -228,22 +228,22 @@ func (t *term) requestStop() {
 	t.end(terminal.Stopped)
 }
 
-// end settles the command, which has exited or is asked to end. Only the first
+// end finishes the command, which has exited or is asked to end. Only the first
 // call counts.
 func (t *term) end(asked terminal.Outcome) {
 	if t.claim() {
 		go func() { // which the Manager counts since the start
 			<-t.launched
-			t.settle(asked, false)
+			t.finish(asked, false)
 		}()
 	}
 }
 
 func (t *term) claim() bool { return !t.claimed.Swap(true) }
 
-// settle brings about the end of the command, if it was asked to end, and makes
+// finish brings about the end of the command, if it was asked to end, and makes
 // it known. Alone, it ended by itself and nothing is left to stop or to read.
-func (t *term) settle(asked terminal.Outcome, alone bool) {
+func (t *term) finish(asked terminal.Outcome, alone bool) {
 	defer t.m.registry.Starts.Done()
 	if asked != terminal.TimedOut && t.timeout != nil { // in this order: timeout may be over before it is set
 		t.timeout.Stop()
@@ -279,7 +279,7 @@ func (t *term) settle(asked terminal.Outcome, alone bool) {
 		info.Exit = t.sess.Exit()
 		info.Outcome = outcome(asked, info.Exit)
 	} else {
-		info.Outcome, info.Err = terminal.Failed, errUnsettled
+		info.Outcome, info.Err = terminal.Failed, errNoEnd
 		t.out.abandon()
 	}
 	info.Err = errors.Join(info.Err, t.out.close())

@@ -13,9 +13,9 @@ import (
 	"github.com/termbridge/termbridge/terminal"
 )
 
-// markEvery is how much text lies between two marks of a Pager, and so what it
+// positionEvery is how much text lies between two positions of a Pager, and so what it
 // reads more than it returns.
-const markEvery = 32 << 10
+const positionEvery = 32 << 10
 
 // readTries is how often a Pager starts again because what it was reading was
 // evicted under its hands, before it takes what it gets.
@@ -59,20 +59,20 @@ type Pager struct {
 	// terminal may take its time, and the caller's context ends the wait.
 	turn chan struct{}
 	// the token guards following
-	marks   []mark // ascending, never empty: where reading can begin
-	end     mark   // behind what was counted
-	since   int    // bytes of text between the last mark and end
-	open    bool   // there is text behind the last line end
-	inexact bool
-	lost    bool  // output was, since the last read with offset 0
-	line    int64 // where such a read begins
-	from    int64 // where the first one does, until that line is known; then 0
-	seen    int   // bytes of that line that the last one has returned, or -1
-	readTo  int64 // end's cursor then
+	positions []position // ascending, never empty: where reading can begin
+	end       position   // behind what was counted
+	since     int        // bytes of text between the last position and end
+	open      bool       // there is text behind the last line end
+	inexact   bool
+	lost      bool  // output was, since the last read with offset 0
+	line      int64 // where such a read begins
+	from      int64 // where the first one does, until that line is known; then 0
+	seen      int   // bytes of that line that the last one has returned, or -1
+	readTo    int64 // end's cursor then
 }
 
-// A mark is a place in the output.
-type mark struct {
+// A position is a place in the output.
+type position struct {
 	cursor int64
 	lines  int64 // line ends before it
 	whole  bool  // nothing of its line lies before it, or nothing that is kept
@@ -83,14 +83,14 @@ type mark struct {
 // NewPager returns a Pager at the start of t's output. Nil options are the
 // defaults.
 func NewPager(t terminal.Terminal, opts *PagerOptions) *Pager {
-	start := mark{whole: true}
-	p := &Pager{t: t, turn: make(chan struct{}, 1), marks: []mark{start}, end: start, line: 1, seen: -1}
+	start := position{whole: true}
+	p := &Pager{t: t, turn: make(chan struct{}, 1), positions: []position{start}, end: start, line: 1, seen: -1}
 	p.count, _ = terminal.As[tail.LineCounter](t)
 	if opts != nil {
 		p.raw, p.from = opts.Raw, opts.From
 	}
 	limit := cmp.Or(t.Info().Command.OutputLimit, limits.DefaultOutputLimit)
-	p.every = max(min(markEvery, limit/16), 1)
+	p.every = max(min(positionEvery, limit/16), 1)
 	return p
 }
 
@@ -139,7 +139,7 @@ func (p *Pager) Read(ctx context.Context, offset int64, limit int) (Page, error)
 	return p.read(ctx, offset, limit, offset == 0)
 }
 
-// Peek is Read, but never moves a position.
+// Peek is Read, but does not change where the next begins.
 func (p *Pager) Peek(ctx context.Context, offset int64, limit int) (Page, error) {
 	return p.read(ctx, offset, limit, false)
 }
@@ -229,7 +229,7 @@ func (p *Pager) known(page Page, from int64) bool {
 		return false
 	}
 	// Its start may have been evicted, unless nothing has happened at all.
-	return from > page.Evicted+1 || p.marks[0].cursor == 0 || p.readTo == page.Cursor
+	return from > page.Evicted+1 || p.positions[0].cursor == 0 || p.readTo == page.Cursor
 }
 
 // sync counts the lines of the output that is new and returns a Page with what
@@ -267,7 +267,7 @@ func (p *Pager) sync(ctx context.Context) (Page, error) {
 		}
 	}
 	page := Page{
-		Total: p.end.lines, Evicted: p.marks[0].lines, Inexact: p.inexact || out.More,
+		Total: p.end.lines, Evicted: p.positions[0].lines, Inexact: p.inexact || out.More,
 		Complete: out.EOF(), Info: out.Info, Cursor: p.end.cursor,
 	}
 	if p.open {
@@ -314,17 +314,17 @@ func (p *Pager) counted(out terminal.Output) {
 	p.end.whole = !p.open
 	p.end.state, p.end.cut = p.end.state.After(out.Text), false
 	if p.since += len(out.Text); p.since >= p.every {
-		p.marks = append(p.marks, p.end)
+		p.positions = append(p.positions, p.end)
 		p.since = 0
 	}
 }
 
-// evicted drops the marks whose text is gone. A LineCounter tells where the
+// evicted drops the positions whose text is gone. A LineCounter tells where the
 // oldest text begins.
 func (p *Pager) evicted(ctx context.Context) error {
 	if p.count == nil {
-		for p.marks[0].cursor < p.end.cursor {
-			out, err := p.t.ReadOutput(ctx, p.marks[0].cursor, 0)
+		for p.positions[0].cursor < p.end.cursor {
+			out, err := p.t.ReadOutput(ctx, p.positions[0].cursor, 0)
 			if err != nil || !out.Truncated {
 				return err
 			}
@@ -333,29 +333,29 @@ func (p *Pager) evicted(ctx context.Context) error {
 		return nil
 	}
 	lines, cursor := p.count.EvictedLines()
-	if cursor <= p.marks[0].cursor {
+	if cursor <= p.positions[0].cursor {
 		return nil
 	}
-	oldest := mark{cursor: cursor, lines: lines, whole: true, cut: true}
+	oldest := position{cursor: cursor, lines: lines, whole: true, cut: true}
 	n := 0
-	for n < len(p.marks) && p.marks[n].cursor <= cursor {
+	for n < len(p.positions) && p.positions[n].cursor <= cursor {
 		n++
 	}
-	p.marks = slices.Replace(p.marks, 0, n, oldest)
+	p.positions = slices.Replace(p.positions, 0, n, oldest)
 	if p.end.cursor < cursor {
 		p.end, p.open, p.since = oldest, false, 0
 	}
 	return nil
 }
 
-// drop drops the first n marks.
+// drop drops the first n positions.
 func (p *Pager) drop(n int) {
-	p.marks = slices.Delete(p.marks, 0, n)
-	if len(p.marks) == 0 {
-		p.marks = append(p.marks, p.end)
+	p.positions = slices.Delete(p.positions, 0, n)
+	if len(p.positions) == 0 {
+		p.positions = append(p.positions, p.end)
 		p.since = 0
 	}
-	p.marks[0].whole = true
+	p.positions[0].whole = true
 }
 
 // gap goes on behind output that was evicted before it was counted; out is what
@@ -365,13 +365,13 @@ func (p *Pager) gap(ctx context.Context, out terminal.Output) error {
 	if err != nil {
 		return err
 	}
-	p.end = mark{cursor: oldest, lines: p.end.lines, whole: true, cut: true}
+	p.end = position{cursor: oldest, lines: p.end.lines, whole: true, cut: true}
 	p.open = false
 	if !ok {
 		p.end.lines += int64(strings.Count(out.Text, "\n"))
 		p.open = !strings.HasSuffix(out.Text, "\n")
 	}
-	p.marks = []mark{p.end}
+	p.positions = []position{p.end}
 	p.since, p.inexact, p.lost = 0, true, true
 	return nil
 }
@@ -384,11 +384,11 @@ func (p *Pager) lines(ctx context.Context, from, n int64, last bool) (lines []st
 	if n <= 0 {
 		return nil, false, true, nil
 	}
-	i := len(p.marks) - 1
-	for m := p.marks[i]; i > 0 && (m.lines > from-1 || m.lines == from-1 && !m.whole); m = p.marks[i] {
+	i := len(p.positions) - 1
+	for m := p.positions[i]; i > 0 && (m.lines > from-1 || m.lines == from-1 && !m.whole); m = p.positions[i] {
 		i--
 	}
-	at := p.marks[i]
+	at := p.positions[i]
 	cursor, line := at.cursor, at.lines+1
 	state, began := at.state, at.state // here, and where the line began
 	ok = true

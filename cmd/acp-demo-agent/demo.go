@@ -561,7 +561,7 @@ func (d *demo) table() string {
 			exit = *r.report.Signal
 		}
 		end := fmt.Sprintf("%s\t%s\t%.1fs", r.report.Outcome, exit, float64(r.report.DurationMS)/1000)
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", r.scene, r.step, r.report.Transport, end)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", r.scene, r.step, r.report.Presentation, end)
 		if i == 0 || r.scene != d.rows[i-1].scene {
 			fmt.Fprintf(n, "%s:\t\t\t\n", r.scene)
 		}

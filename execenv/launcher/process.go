@@ -407,9 +407,9 @@ func (p *process) launch() error {
 		a.feeding.Go(func() { p.write(a, head) }) // ends with the launcher
 	}
 	for _, pump := range pumps {
-		a.reading.Go(func() { p.carry(pump) }) // joined by settle
+		a.reading.Go(func() { p.carry(pump) }) // joined by awaitEnd
 	}
-	p.e.background.Go(func() { p.settle(a) })
+	p.e.background.Go(func() { p.awaitEnd(a) })
 	return nil
 }
 
@@ -549,8 +549,8 @@ func (e *Executor) enter(p *process) error {
 	return nil
 }
 
-// settle waits for the launcher, and for its outputs, and closes over.
-func (p *process) settle(a *attempt) {
+// awaitEnd waits for the launcher, and for its outputs, and closes over.
+func (p *process) awaitEnd(a *attempt) {
 	<-a.inner.Exited()
 	a.reading.Wait()
 	_ = a.inner.Wait()

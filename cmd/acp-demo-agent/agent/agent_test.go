@@ -170,7 +170,7 @@ func TestRun(t *testing.T) {
 		check(f.T, "signal", r.Signal, nil)
 		check(f.T, "output", r.Output, "a  b\n")
 		check(f.T, "truncated", r.Truncated, false)
-		check(f.T, "transport", r.Transport, p)
+		check(f.T, "presentation", r.Presentation, p)
 		check(f.T, "error", r.Error, "")
 		if (r.TerminalID != "") != (p == bridge.PresentClient) {
 			f.Errorf("terminalId %q with %s", r.TerminalID, p)
@@ -194,13 +194,13 @@ func TestRawOutputNames(t *testing.T) {
 		}
 		base := []string{
 			"durationMs:float64", "exitCode:float64", "id:string", "outcome:string", "output:string",
-			"signal:<nil>", "terminalId:string", "transport:string", "truncated:bool",
+			"presentation:string", "signal:<nil>", "terminalId:string", "truncated:bool",
 		}
 		card, _ := f.one("!exit 3")
 		check(f.T, "run", names(card), base)
 		card, _ = f.one("!signal SIGKILL")
 		want := slices.Clone(base)
-		want[1], want[5] = "exitCode:<nil>", "signal:string"
+		want[1], want[6] = "exitCode:<nil>", "signal:string"
 		check(f.T, "a signal", names(card), want)
 		_, r := f.one("bg -- sleep 1h")
 		card, _ = f.one("output " + r.ID)
@@ -314,7 +314,7 @@ func TestBackground(t *testing.T) {
 		check(f.T, "bg: status", card.Status, acp.ToolCallStatusCompleted)
 		check(f.T, "bg: outcome", r.Outcome, terminal.Running)
 		check(f.T, "bg: exit code", r.ExitCode, nil)
-		check(f.T, "bg: transport", r.Transport, p)
+		check(f.T, "bg: presentation", r.Presentation, p)
 		id := r.ID
 
 		card, r = f.one("output " + id + " --wait 2s")
@@ -322,7 +322,7 @@ func TestBackground(t *testing.T) {
 		check(f.T, "output: status", card.Status, acp.ToolCallStatusCompleted)
 		check(f.T, "output", strings.ReplaceAll(r.Output, "\r", ""), "line 1\n")
 		check(f.T, "output: outcome", r.Outcome, terminal.Running)
-		check(f.T, "output: transport", r.Transport, p)
+		check(f.T, "output: presentation", r.Presentation, p)
 		check(f.T, "output: id", r.ID, id)
 		cursor := r.NextCursor
 
@@ -383,7 +383,7 @@ func TestJobs(t *testing.T) {
 		check(f.T, "ids", []string{got[0].ID, got[1].ID}, []string{first.ID, second.ID})
 		check(f.T, "outcomes", []terminal.Outcome{got[0].Outcome, got[1].Outcome}, []terminal.Outcome{terminal.Running, terminal.Exited})
 		check(f.T, "exit code", got[1].ExitCode, new(4))
-		check(f.T, "transport", got[0].Transport, p)
+		check(f.T, "presentation", got[0].Presentation, p)
 	})
 }
 
@@ -392,8 +392,8 @@ func TestInput(t *testing.T) {
 		t.Run(string(k.presentation), func(t *testing.T) {
 			with(t, k, nil, func(f *fixture) {
 				_, r := f.one("bg --input -- cat")
-				if r.Transport == bridge.PresentClient || r.TerminalID != "" {
-					f.Errorf("a command with input: transport %s, terminal %q; clients have no input", r.Transport, r.TerminalID)
+				if r.Presentation == bridge.PresentClient || r.TerminalID != "" {
+					f.Errorf("a command with input: presentation %s, terminal %q; clients have no input", r.Presentation, r.TerminalID)
 				}
 				check(f.T, "starts in the client", f.Memterm().Starts("cat"), 0)
 				id := r.ID
@@ -506,7 +506,7 @@ func TestNothingRuns(t *testing.T) {
 func TestPolicyLocal(t *testing.T) {
 	with(t, kinds[0], &agent.Options{Policy: bridge.Local}, func(f *fixture) {
 		_, r := f.one("!echo x")
-		check(f.T, "transport", r.Transport, bridge.PresentDisplay)
+		check(f.T, "presentation", r.Presentation, bridge.PresentDisplay)
 		check(f.T, "starts in the client", f.Memterm().Starts("echo"), 0)
 		check(f.T, "terminal/create", f.Count(acp.ClientMethodTerminalCreate), 0)
 	})

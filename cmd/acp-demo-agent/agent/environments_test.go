@@ -100,7 +100,7 @@ func TestEnvironments(t *testing.T) {
 	if _, r = one("run --on absent -- true"); !strings.Contains(r["error"].(string), "not installed") {
 		t.Errorf("an environment that cannot be reached: %v", r)
 	}
-	if _, r = one("!echo client"); r["transport"] != "client" || r["environment"] != nil {
+	if _, r = one("!echo client"); r["presentation"] != "client" || r["environment"] != nil {
 		t.Errorf("without --on: %v", r)
 	}
 

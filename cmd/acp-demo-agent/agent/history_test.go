@@ -203,7 +203,7 @@ func TestBackgroundAfter(t *testing.T) {
 		card, r := f.one("run --background-after 2.5 -- lines 1000 1s")
 		check(f.T, "status", card.Status, acp.ToolCallStatusCompleted)
 		check(f.T, "outcome", r.Outcome, terminal.Running)
-		check(f.T, "transport", r.Transport, p)
+		check(f.T, "presentation", r.Presentation, p)
 		contains(f.T, "output", r.Output, "line 2\n")
 		contains(f.T, "message", f.Messages(), "is running as "+r.ID+", for 2.")
 		contains(f.T, "message", f.Messages(), "goes on in the background")

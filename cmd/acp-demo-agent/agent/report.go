@@ -24,10 +24,10 @@ type Report struct {
 	Output    string `json:"output"`
 	Truncated bool   `json:"truncated"`
 
-	// Transport is how the user sees the command, and TerminalID the client's
+	// Presentation is how the user sees the command, and TerminalID the client's
 	// id of its terminal, "" if it does not run in one.
-	Transport  bridge.Presentation `json:"transport"`
-	TerminalID string              `json:"terminalId"`
+	Presentation bridge.Presentation `json:"presentation"`
+	TerminalID   string              `json:"terminalId"`
 
 	// Environment is where the command runs, if it was sent to one of --env.
 	Environment string `json:"environment,omitempty"`
@@ -149,13 +149,13 @@ func (r *Report) info() terminal.Info {
 
 // helpReport is the Report of help, which runs nothing and succeeds.
 func helpReport() Report {
-	return Report{Outcome: terminal.Exited, ExitCode: new(0), Output: helpText, Transport: bridge.PresentText}
+	return Report{Outcome: terminal.Exited, ExitCode: new(0), Output: helpText, Presentation: bridge.PresentText}
 }
 
 // report is what Info says about a command.
 func report(info terminal.Info, p bridge.Presentation, terminalID string) Report {
 	r := Report{
-		Transport: p, TerminalID: terminalID, ID: info.ID,
+		Presentation: p, TerminalID: terminalID, ID: info.ID,
 		DurationMS: milliseconds(info.RunTime()), Environment: named(info.Environment),
 	}
 	r.setExit(info.Outcome, info.Exit)

@@ -183,7 +183,7 @@ var errTurnCancelled = errors.New("the turn was cancelled")
 
 // fail ends a tool call that came to nothing.
 func (t *turn) fail(ctx context.Context, call *bridge.Call, req request, err error) {
-	r := Report{Outcome: terminal.Failed, Transport: bridge.PresentText, ID: req.id}
+	r := Report{Outcome: terminal.Failed, Presentation: bridge.PresentText, ID: req.id}
 	if ctx.Err() != nil {
 		r.Outcome = terminal.Cancelled
 		err = errTurnCancelled
@@ -231,13 +231,13 @@ func (t *turn) exec(ctx context.Context, call *bridge.Call, req request) {
 		return
 	}
 	r := Report{
-		Transport: result.Presentation, TerminalID: result.TerminalID, ID: result.ID,
+		Presentation: result.Presentation, TerminalID: result.TerminalID, ID: result.ID,
 		DurationMS: milliseconds(result.Duration), Environment: named(result.Environment),
 	}
 	r.setExit(result.Outcome, result.Exit)
 	r.setSurvivors(result.Survivors)
 	budget := outputBudget
-	if r.Transport == bridge.PresentText {
+	if r.Presentation == bridge.PresentText {
 		budget = outputTextBudget
 	}
 	r.setOutput(result.Output, result.Truncated, budget)
@@ -418,7 +418,7 @@ func (t *turn) waitState(ctx context.Context, call *bridge.Call, req request) {
 
 // kill ends a command. One that has ended stays as it is.
 func (t *turn) kill(ctx context.Context, call *bridge.Call, req request, term terminal.Terminal) {
-	info, err := t.session.state.Kill(term.Info().ID)
+	info, err := t.session.state.Stop(term.Info().ID)
 	if err != nil {
 		t.failWith(ctx, call, req, t.report(info), err)
 		return

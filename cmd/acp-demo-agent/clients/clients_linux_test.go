@@ -213,7 +213,7 @@ func (r *rig) result(title string, outcome terminal.Outcome, output string) *car
 	c := r.card(title)
 	check(r.T, title+": outcome", c.report.Outcome, outcome)
 	check(r.T, title+": output", c.report.Output, output)
-	check(r.T, title+": transport", c.report.Transport, bridge.PresentClient)
+	check(r.T, title+": presentation", c.report.Presentation, bridge.PresentClient)
 	return c
 }
 
@@ -226,7 +226,7 @@ func TestForeground(t *testing.T) {
 		c := r.card(fails)
 		check(t, "outcome", c.report.Outcome, terminal.Exited)
 		check(t, "exit code", c.report.ExitCode, new(3))
-		check(t, "transport", c.report.Transport, bridge.PresentClient)
+		check(t, "presentation", c.report.Presentation, bridge.PresentClient)
 		check(t, "embedded", c.embeds, []string{c.report.TerminalID})
 		check(t, "status", c.status, "failed")
 		// Two pipes: nobody promises their order.
@@ -333,7 +333,7 @@ func TestNoCapability(t *testing.T) {
 		check(t, "outcome", c.report.Outcome, terminal.Exited)
 		check(t, "exit code", c.report.ExitCode, new(4))
 		check(t, "output", c.report.Output, "here\n")
-		check(t, "transport", c.report.Transport, bridge.PresentText)
+		check(t, "presentation", c.report.Presentation, bridge.PresentText)
 		if _, err := os.Stat(filepath.Join(r.dir, "marker")); err != nil {
 			t.Error(err)
 		}
@@ -346,7 +346,7 @@ func TestDisplay(t *testing.T) {
 		r := k.play(t, scene{bare: true, display: true, prompts: []string{"!echo one; sleep 0.3; echo two; exit 5"}})
 		check(t, "terminal/* requests", r.count("terminal/"), 0)
 		c := r.card("echo one; sleep 0.3; echo two; exit 5")
-		check(t, "transport", c.report.Transport, bridge.PresentDisplay)
+		check(t, "presentation", c.report.Presentation, bridge.PresentDisplay)
 		check(t, "display", c.display, "one\r\ntwo\r\n")
 		check(t, "exit code", c.report.ExitCode, new(5))
 		check(t, "exit code on display", c.displayExit, new(5))

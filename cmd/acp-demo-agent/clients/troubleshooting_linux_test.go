@@ -59,7 +59,7 @@ func TestTroubleshooting(t *testing.T) {
 		}},
 		{symptom: "The card is empty, or folds up", scene: scene{bare: true}, see: func(r *rig, cards []*card) {
 			check(r.T, "output", cards[0].report.Output, "hello\ndone\n")
-			check(r.T, "transport", cards[0].report.Transport, bridge.PresentText)
+			check(r.T, "presentation", cards[0].report.Presentation, bridge.PresentText)
 		}},
 		{symptom: "Terminal not found", scene: scene{habits: habits{SameIDs: true, Lag: 200}}, see: func(r *rig, cards []*card) {
 			check(r.T, "of jobs", cards[3].status, "completed")
