@@ -164,7 +164,7 @@ func middle(all []time.Duration) time.Duration {
 // start finds out how a command and its args are run.
 func (x *exam) start() {
 	const word = "a  b" // two blanks: words that are joined lose one
-	r := x.run(command{command: "/bin/sh", args: []string{"-c", "echo '" + word + "';sleep 0.2"}}, exitBound, false, false)
+	r := x.run(command{command: "/bin/sh", args: []string{"-c", "echo '" + word + "';sleep 0.2"}}, false, false)
 	if r.err == nil && r.exit.void() && r.waited && r.exitErr == nil && r.text() == "" && r.second.status == nil {
 		x.deviates("start", "nothing runs", specCreate, "a command has ended at once, without an output, an exit code or a signal")
 		x.stop("its terminals run nothing")
@@ -176,9 +176,9 @@ func (x *exam) start() {
 	default:
 		// Is it that the args come in pieces, or not at all?
 		line := ":;echo '" + word + "';sleep 0.2"
-		if s := x.run(command{command: "/bin/sh", args: []string{"-c", line}}, exitBound, false, false); strings.Contains(s.lines(), word) {
+		if s := x.run(command{command: "/bin/sh", args: []string{"-c", line}}, false, false); strings.Contains(s.lines(), word) {
 			x.form = formJoined
-		} else if s := x.run(command{command: line}, exitBound, false, false); strings.Contains(s.lines(), word) {
+		} else if s := x.run(command{command: line}, false, false); strings.Contains(s.lines(), word) {
 			x.form = formLine
 		} else {
 			why := "no output of echo"
@@ -208,7 +208,7 @@ func (x *exam) start() {
 	}
 	// A shell takes a command of two words for one that it does not know, and exits
 	// with 127.
-	r = x.run(command{command: "echo one", args: []string{"two"}}, exitBound, false, false)
+	r = x.run(command{command: "echo one", args: []string{"two"}}, false, false)
 	switch got := r.lines(); {
 	case strings.Contains(got, "one two"):
 		x.deviates("command", formJoined, specArgs, "command is pasted into a shell line without quotes")
@@ -229,7 +229,7 @@ func (x *exam) lines() {
 		x.pass("line", "run by a shell", "")
 		return
 	}
-	r := x.run(command{command: "echo one && echo two" + x.linger}, exitBound, false, false)
+	r := x.run(command{command: "echo one && echo two" + x.linger}, false, false)
 	switch got := r.lines(); {
 	case strings.Contains(got, "&&"):
 		x.pass("line", "split into words", "no shell runs it")
@@ -245,14 +245,14 @@ func (x *exam) lines() {
 // outputAtExit compares the output right after the exit with that a little later. What
 // a slow client has not shown by then it may show after a second.
 func (x *exam) outputAtExit() {
-	r := x.run(x.sh("echo probe"), exitBound, false, true)
+	r := x.run(x.sh("echo probe"), false, true)
 	if r.err == nil {
 		defer r.term.release()
 	}
 	if r.err != nil || !r.waited || r.exitErr != nil {
 		x.noResult(r, "output-at-exit", "buffer", "exit-status")
 		if !r.waited && r.err == nil {
-			x.deviates("exit-code", "not reported", specExit, "terminal/wait_for_exit was not answered within %v", exitBound)
+			x.deviates("exit-code", "not reported", specExit, "terminal/wait_for_exit was not answered within %v", r.limit)
 		}
 		x.linger = ";sleep 0.3"
 		return
@@ -279,7 +279,7 @@ func (x *exam) outputAtExit() {
 	}
 	again := r
 	if x.linger != "" {
-		again = x.run(x.sh("echo probe"), exitBound, false, false)
+		again = x.run(x.sh("echo probe"), false, false)
 	}
 	switch {
 	case again.first.text == "":
@@ -329,13 +329,13 @@ func (x *exam) badStart(name string, r result) {
 }
 
 func (x *exam) missingProgram() {
-	x.badStart("missing-program", x.run(command{command: "/missing/termbridge-probe", args: []string{"x"}}, exitBound, false, false))
+	x.badStart("missing-program", x.run(command{command: "/missing/termbridge-probe", args: []string{"x"}}, false, false))
 }
 
 func (x *exam) missingDirectory() {
 	c := x.sh("echo started")
 	c.dir = "/missing/termbridge-probe"
-	r := x.run(c, exitBound, false, false)
+	r := x.run(c, false, false)
 	if strings.Contains(r.text(), "started") {
 		x.deviates("missing-directory", "replaced", specCwd, "the command ran in another directory")
 		return
@@ -348,7 +348,7 @@ func (x *exam) directories() {
 	const root = "/"
 	c := x.sh("pwd")
 	c.dir = root
-	r := x.run(c, exitBound, false, false)
+	r := x.run(c, false, false)
 	switch got := strings.TrimSpace(r.lines()); {
 	case r.err != nil:
 		x.unknown("directory", "cwd %q: %v", root, r.err)
@@ -359,7 +359,7 @@ func (x *exam) directories() {
 	default:
 		x.deviates("directory", "replaced", specCwd, "cwd was %q, and the command ran in %q", root, got)
 	}
-	r = x.run(x.sh("pwd"), exitBound, false, false)
+	r = x.run(x.sh("pwd"), false, false)
 	switch got := strings.TrimSpace(r.lines()); {
 	case got == "":
 		x.noResult(r, "default-directory")
@@ -373,7 +373,7 @@ func (x *exam) directories() {
 func (x *exam) env() {
 	c := x.sh("env")
 	c.env = map[string]string{"TERMBRIDGE_PROBE": "a  b"}
-	r := x.run(c, exitBound, false, false)
+	r := x.run(c, false, false)
 	lines := strings.Split(r.lines(), "\n")
 	has := func(name string) bool {
 		return slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(strings.TrimSpace(l), name+"=") })
@@ -399,7 +399,7 @@ func (x *exam) envNames() {
 	for _, name := range deniedNames {
 		c.env[name] = ""
 	}
-	r := x.run(c, exitBound, false, false)
+	r := x.run(c, false, false)
 	switch {
 	case r.err != nil && r.err != errNoAnswer:
 		x.deviates("env-names", "refused", specEnv, "%v", r.err)
@@ -411,7 +411,7 @@ func (x *exam) envNames() {
 }
 
 func (x *exam) exitCode() {
-	r := x.run(x.sh("echo x;sleep 0.05;exit 3"), exitBound, false, false)
+	r := x.run(x.sh("echo x;sleep 0.05;exit 3"), false, false)
 	switch {
 	case r.err != nil || !r.waited || r.exitErr != nil:
 		x.noResult(r, "exit-code", "wrong-session")
@@ -437,7 +437,7 @@ func (x *exam) input() {
 		x.pass("input", "empty", "")
 		return
 	}
-	r, ok := t.kill(callBound)
+	r, ok := t.kill()
 	kind := "open"
 	x.mu.Lock()
 	if x.found["line-ends"].Value == "CR LF" {
@@ -469,7 +469,7 @@ func (x *exam) heldOutput() {
 	case ok:
 		x.pass("held-output", "reported at the exit", "")
 	default:
-		if _, _, ok := w.within(held + callBound); ok {
+		if _, _, ok := w.within(held + x.bound(callBound)); ok {
 			x.deviates("held-output", "reported when nobody holds the output", specExit, "the exit was reported after %v", time.Since(start).Round(100*time.Millisecond))
 		} else {
 			x.unknown("held-output", "the exit was not reported")
@@ -486,7 +486,7 @@ func (x *exam) heldOutput() {
 }
 
 func (x *exam) splitCharacter() {
-	r := x.run(x.sh(`printf '\303';sleep 0.1;printf '\251\n'`), exitBound, false, false)
+	r := x.run(x.sh(`printf '\303';sleep 0.1;printf '\251\n'`), false, false)
 	switch got := r.lines(); {
 	case strings.Contains(got, "é"):
 		x.pass("split-character", "whole", "")
@@ -506,7 +506,7 @@ var truncationLines = []string{"first", "second-é漢", strings.Repeat("🙂", 3
 func (x *exam) truncation() {
 	c := x.sh("echo " + strings.Join(truncationLines, ";echo "))
 	c.limit = truncationLimit
-	r := x.run(c, exitBound, false, false)
+	r := x.run(c, false, false)
 	got, o := r.text(), r.second
 	if !o.ok {
 		o = r.first
@@ -565,7 +565,7 @@ func (x *exam) exactLimit() {
 	text := strings.Repeat("x", 40)
 	c := x.sh("echo " + text)
 	c.limit = len(text) + x.eol()
-	r := x.run(c, exitBound, false, false)
+	r := x.run(c, false, false)
 	if !strings.Contains(r.text(), text) {
 		return // what cannot be seen is no evidence
 	}
@@ -577,7 +577,7 @@ func (x *exam) exactLimit() {
 func (x *exam) overLimit() {
 	c := x.sh("echo " + strings.Repeat("y", 80))
 	c.limit = 40
-	r := x.run(c, exitBound, false, false)
+	r := x.run(c, false, false)
 	o := r.second
 	if !o.ok || len(o.text) > c.limit || r.err != nil {
 		return
@@ -601,7 +601,7 @@ func (x *exam) drained() bool {
 const large = 1_100_000
 
 func (x *exam) defaultLimit() {
-	r := x.run(x.sh(fmt.Sprintf("printf '%%%ds\\n' x", large)), exitBound, true, false)
+	r := x.run(x.sh(fmt.Sprintf("printf '%%%ds\\n' x", large)), true, false)
 	switch n := len(r.text()); {
 	case n == 0:
 		x.noResult(r, "default-limit")
@@ -617,7 +617,7 @@ func (x *exam) defaultLimit() {
 func (x *exam) replySize() {
 	c := x.sh(fmt.Sprintf("printf '%%%ds\\n' x", large))
 	c.limit = large + 1000
-	r := x.run(c, exitBound, true, false)
+	r := x.run(c, true, false)
 	if n := len(r.text()); n == 0 {
 		x.noResult(r, "reply-size")
 	} else {
@@ -627,10 +627,8 @@ func (x *exam) replySize() {
 
 // kill kills a program.
 func (x *exam) kill() {
-	t, err := x.create(command{command: "sleep", args: []string{"9"}})
-	if x.form == formLine {
-		t, err = x.create(command{command: "sleep 9"})
-	}
+	limit := x.bound(callBound)
+	t, err := x.create(x.sleep(3 * limit)) // longer than all that is waited for below
 	if err != nil {
 		x.unknown("kill", "%v", err)
 		return
@@ -640,18 +638,19 @@ func (x *exam) kill() {
 	if !x.pause(100 * time.Millisecond) {
 		return
 	}
-	if o := t.outputWithin(x.bound(time.Second)); !o.ok && o.err == nil {
-		x.deviates("running-output", "waits for the end", specNoWait, "terminal/output of a command that runs is not answered within %v", time.Second)
+	soon := x.bound(time.Second)
+	if o := t.outputWithin(soon); !o.ok && o.err == nil {
+		x.deviates("running-output", "waits for the end", specNoWait, "terminal/output of a command that runs is not answered within %v", soon)
 	} else if o.ok {
 		x.pass("running-output", "answered at once", "")
 	}
-	r, answered := t.kill(callBound)
-	s, waitErr, ok := w.within(callBound)
+	r, answered := t.killWithin(limit)
+	s, waitErr, ok := w.within(limit)
 	switch {
 	case answered && r.err != nil:
 		x.deviates("kill", "refused", specKill, "%v", r.err)
 	case !ok:
-		x.deviates("kill", "does not end it", specKill, "the command was not reported to have ended within %v", callBound)
+		x.deviates("kill", "does not end it", specKill, "the command was not reported to have ended within %v", limit)
 	case !answered:
 		x.deviates("kill", "not answered", specKill, "the command has ended: %v", s)
 	case waitErr != nil:
@@ -665,7 +664,7 @@ func (x *exam) kill() {
 	if !ok {
 		return
 	}
-	_, valid, waited := t.wait().within(callBound)
+	_, valid, waited := t.wait().within(x.bound(callBound))
 	o := t.output()
 	switch {
 	case o.err != nil:
@@ -730,15 +729,16 @@ func (x *exam) killChild(writes time.Duration) bool {
 	if !x.pause(300 * time.Millisecond) {
 		return true
 	}
-	t.kill(callBound)
-	w.within(callBound)
+	limit := min(x.bound(callBound), max(callBound, writes*2/3)) // so that there is a judgement at all
+	t.killWithin(limit)
+	w.within(limit)
 	if time.Since(start) >= writes {
 		return false
 	}
 	if !x.pause(writes + time.Second - time.Since(start)) {
 		return true
 	}
-	o := t.outputWithin(callBound)
+	o := t.output()
 	x.mu.Lock()
 	later := x.seesLater
 	x.mu.Unlock()
@@ -770,7 +770,7 @@ func (x *exam) killStubborn() {
 		x.unknown("kill-stubborn", "the command has ended before the kill: %v", s)
 		return
 	}
-	t.kill(callBound)
+	t.kill()
 	if _, _, ok := w.within(limit); ok {
 		x.pass("kill-stubborn", "ends", "")
 	} else {
@@ -780,11 +780,8 @@ func (x *exam) killStubborn() {
 
 // release releases a command that runs, and looks at the id after that.
 func (x *exam) release() {
-	c := command{command: "sleep", args: []string{"5"}}
-	if x.form == formLine {
-		c = command{command: "sleep 5"}
-	}
-	t, err := x.create(c)
+	limit, ends := x.bound(callBound), x.bound(2*time.Second)
+	t, err := x.create(x.sleep(ends + limit + time.Second)) // longer than all that is waited for below
 	if err != nil {
 		x.unknown("release", "%v", err)
 		return
@@ -794,16 +791,16 @@ func (x *exam) release() {
 		t.release()
 		return
 	}
-	r, answered := x.w.await(x.ctx, t.sendRelease(), callBound, nil)
+	r, answered := x.w.await(x.ctx, t.sendRelease(), limit, nil)
 	if answered && r.err != nil {
 		x.deviates("release", "refused", specRelease, "%v", r.err)
 	}
-	_, waitErr, ok := w.within(min(x.bound(2*time.Second), 4*time.Second))
+	_, waitErr, ok := w.within(ends)
 	switch {
 	case !answered && ok:
-		x.deviates("release", "not answered", specRelease, "no answer within %v", callBound)
+		x.deviates("release", "not answered", specRelease, "no answer within %v", limit)
 	case !ok:
-		x.deviates("release", "does not end it", specRelease, "the command was not reported to have ended 2 s later")
+		x.deviates("release", "does not end it", specRelease, "the command was not reported to have ended %v later", ends)
 	case waitErr != nil:
 		x.unknown("release", "whether the command has ended is not said: %v", waitErr)
 	default:
@@ -818,7 +815,7 @@ func (x *exam) release() {
 	default:
 		x.pass("released-id", "invalid", "%v", o.err)
 	}
-	again, ok := x.do(acp.ClientMethodTerminalRelease, t.params(), callBound, nil)
+	again, ok := x.do(acp.ClientMethodTerminalRelease, t.params(), x.bound(callBound), nil)
 	switch {
 	case !ok:
 		x.unknown("second-release", "no answer")
@@ -850,7 +847,7 @@ func (x *exam) unknownID() {
 	} else {
 		x.pass("unknown-id", value, "")
 	}
-	r := x.run(x.sh("echo x"), exitBound, false, true)
+	r := x.run(x.sh("echo x"), false, true)
 	if r.term == nil {
 		x.unknown("wrong-session", "%v", r.err)
 		return
@@ -879,7 +876,8 @@ func (x *exam) cancelledCreate() {
 	}
 	x.w.notify("$/cancel_request", map[string]any{"requestId": rawID(call.id)})
 	done := make(chan struct{})
-	r, ok := x.w.await(x.ctx, call, createBound, func(r reply) {
+	limit := x.bound(createBound)
+	r, ok := x.w.await(x.ctx, call, limit, func(r reply) {
 		defer close(done)
 		x.createdLate(r)
 	})
@@ -887,11 +885,11 @@ func (x *exam) cancelledCreate() {
 		x.mu.Lock()
 		x.late = append(x.late, done)
 		x.mu.Unlock()
-		x.deviates("cancelled-create", "not answered", specReply, "no answer within %v", createBound)
+		x.deviates("cancelled-create", "not answered", specReply, "no answer within %v", limit)
 		return
 	}
 	if t, err := x.created(r); err == nil {
-		t.kill(callBound)
+		t.kill()
 		t.release()
 		x.pass("cancelled-create", "started all the same", "the id comes, and is to be released")
 	} else {
@@ -927,10 +925,7 @@ func (x *exam) parallel() {
 		n = someTerminals
 	}
 	x.mu.Unlock()
-	c := command{command: "sleep", args: []string{"3"}}
-	if x.form == formLine {
-		c = command{command: "sleep 3"}
-	}
+	c := x.sleep(3 * time.Second)
 	type made struct {
 		t   *term
 		err error

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -50,7 +51,7 @@ func newExam(ctx context.Context, w *Wire, o Options) *exam {
 	}
 }
 
-// Bounds of requests.
+// Bounds of requests, which [exam.bound] adds to for a slow client.
 const (
 	firstBound  = 15 * time.Second // of the first create: the client may ask its user
 	createBound = 8 * time.Second
@@ -84,7 +85,8 @@ func (x *exam) stop(why string) {
 func (x *exam) bound(d time.Duration) time.Duration {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return d + min(5*middle(slices.Clone(x.took[acp.ClientMethodTerminalCreate])), 4*d)
+	more := 5 * middle(slices.Clone(x.took[acp.ClientMethodTerminalCreate]))
+	return d + min(more, 4*d).Truncate(100*time.Millisecond)
 }
 
 // pause waits, and reports false when the probe is over.
@@ -140,6 +142,15 @@ func (x *exam) sh(line string) command {
 	return command{command: "/bin/sh", args: []string{"-c", ":;" + line}}
 }
 
+// sleep is a program that does nothing for at least d, the first process of its terminal.
+func (x *exam) sleep(d time.Duration) command {
+	seconds := strconv.Itoa(int((d + time.Second - 1) / time.Second))
+	if x.form == formLine {
+		return command{command: "sleep " + seconds}
+	}
+	return command{command: "sleep", args: []string{seconds}}
+}
+
 func (x *exam) params(c command) map[string]any {
 	p := map[string]any{"sessionId": x.o.Session, "command": c.command}
 	if c.args != nil {
@@ -183,7 +194,7 @@ func (x *exam) do(method string, params any, limit time.Duration, late func(repl
 
 // create makes a terminal. Without one, err says why not.
 func (x *exam) create(c command) (*term, error) {
-	limit := createBound
+	limit := x.bound(createBound)
 	x.mu.Lock()
 	if len(x.took[acp.ClientMethodTerminalCreate]) == 0 {
 		limit = firstBound
@@ -302,7 +313,7 @@ type output struct {
 	took      time.Duration
 }
 
-func (t *term) output() output { return t.outputWithin(callBound) }
+func (t *term) output() output { return t.outputWithin(t.x.bound(callBound)) }
 
 func (t *term) outputWithin(limit time.Duration) output {
 	r, ok := t.x.do(acp.ClientMethodTerminalOutput, t.params(), limit, nil)
@@ -349,7 +360,9 @@ func (w wait) within(limit time.Duration) (s *status, err *rpcError, ok bool) {
 	return s, nil, true
 }
 
-func (t *term) kill(limit time.Duration) (reply, bool) {
+func (t *term) kill() (reply, bool) { return t.killWithin(t.x.bound(callBound)) }
+
+func (t *term) killWithin(limit time.Duration) (reply, bool) {
 	return t.x.do(acp.ClientMethodTerminalKill, t.params(), limit, nil)
 }
 
@@ -416,7 +429,8 @@ type result struct {
 	early         output  // read before the exit, if that was asked for
 	exit          *status // of terminal/wait_for_exit
 	exitErr       *rpcError
-	waited        bool // that was answered
+	waited        bool          // that was answered
+	limit         time.Duration // for how long it was waited for
 	term          *term
 }
 
@@ -452,7 +466,7 @@ func (r *result) ended() *status {
 // run runs a command that ends by itself, and releases its terminal unless keep is
 // set. With read the output is read from the start on, or a client whose output is a
 // pipe would hold up the command.
-func (x *exam) run(c command, limit time.Duration, read, keep bool) (r result) {
+func (x *exam) run(c command, read, keep bool) (r result) {
 	if r.term, r.err = x.create(c); r.err != nil {
 		return r
 	}
@@ -464,9 +478,10 @@ func (x *exam) run(c command, limit time.Duration, read, keep bool) (r result) {
 	if read {
 		early = x.w.send(acp.ClientMethodTerminalOutput, r.term.params())
 	}
-	r.exit, r.exitErr, r.waited = w.within(limit)
+	r.limit = x.bound(exitBound)
+	r.exit, r.exitErr, r.waited = w.within(r.limit)
 	if early != nil {
-		a, ok := x.w.await(x.ctx, early, callBound, nil)
+		a, ok := x.w.await(x.ctx, early, x.bound(callBound), nil)
 		r.early = readOutput(a, ok)
 	}
 	r.first = r.term.output()

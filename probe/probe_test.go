@@ -399,6 +399,42 @@ func TestSlowClient(t *testing.T) {
 	t.Error("no client ends children")
 }
 
+// A client, or a machine, on which everything takes its time deviates by nothing: each
+// bound follows the time that creates take.
+func TestSlowMachine(t *testing.T) {
+	b := behaviour("acpx")
+	for finding, slow := range map[string]fakeconn.Fault{
+		"kill":      {Method: acp.ClientMethodTerminalKill, Reply: true, Delay: 4 * time.Second},
+		"release":   {Method: acp.ClientMethodTerminalRelease, Reply: true, Delay: 5 * time.Second},
+		"exit-code": {Method: acp.ClientMethodTerminalWaitForExit, Reply: true, Delay: 6 * time.Second},
+		"cancelled-create": {Method: acp.ClientMethodTerminalCreate, Delay: 10 * time.Second, Match: func(l fakeconn.Line) bool {
+			return strings.Contains(l.Raw, `":;sleep 2`)
+		}},
+	} {
+		if testing.Short() && finding != "kill" {
+			continue // each takes seconds with the race detector
+		}
+		t.Run(finding, func(t *testing.T) {
+			run(t, func() *fakeconn.Options { return b.Client(nil) }, func(r *rig) {
+				r.c.Inject(fakeconn.Fault{Method: acp.ClientMethodTerminalCreate, Delay: 1500 * time.Millisecond})
+				fault := r.c.Inject(slow)
+				report := r.probe(r.Context())
+				if f := report.Finding(finding); f.Verdict != probe.Pass || fault.Hits() == 0 {
+					r.Errorf("%s: %s %s, %s", f.Name, f.Verdict, f.Value, f.Detail)
+				}
+				for _, f := range report.Deviations() {
+					if w := expected(b)[f.Name]; w.Verdict != probe.Deviates {
+						r.Errorf("%s deviates, it says: %s, %s", f.Name, f.Value, f.Detail)
+					}
+				}
+				if report.TookMS > 60_000 {
+					r.Errorf("it took %d ms", report.TookMS)
+				}
+			})
+		})
+	}
+}
+
 // A cancel ends the probe, whenever it comes and however slow the client is, and
 // leaves no terminal, also none whose create was under way.
 func TestCancel(t *testing.T) {
