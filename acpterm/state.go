@@ -17,6 +17,7 @@ import (
 
 	"github.com/termbridge/termbridge/internal/await"
 	"github.com/termbridge/termbridge/internal/limits"
+	"github.com/termbridge/termbridge/internal/output"
 	"github.com/termbridge/termbridge/terminal"
 )
 
@@ -423,14 +424,10 @@ func (s *State) cleanup(ctx context.Context, conn Conn, session string, backgrou
 // textOf returns all output that is kept.
 func textOf(t terminal.Terminal) string {
 	var b strings.Builder
-	for cursor := int64(0); ; {
-		out, _ := t.ReadOutput(context.Background(), cursor, 0) // no ctx, no error
+	for out := range output.Rest(context.Background(), t, 0) { // no ctx, no error
 		b.WriteString(out.Text)
-		cursor = out.NextCursor
-		if !out.More {
-			return b.String()
-		}
 	}
+	return b.String()
 }
 
 // exitCode returns the code of an exit that had one.

@@ -7,6 +7,7 @@ import (
 
 	acp "github.com/coder/acp-go-sdk"
 	"github.com/termbridge/termbridge/bridge/internal/updates"
+	"github.com/termbridge/termbridge/internal/await"
 	"github.com/termbridge/termbridge/internal/limits"
 	"github.com/termbridge/termbridge/internal/text"
 	"github.com/termbridge/termbridge/internal/vt"
@@ -93,32 +94,35 @@ func (p displayPresenter) exit(exit terminal.Exit) {
 	}
 }
 
-// follow sends the output until its end. Sending waits for the client to read,
-// and while it waits output adds up; what is too much for a line is left out of
+// follow sends the output until its end. What is too much for a line is left out of
 // the middle, and can be read by cursor as ever.
 func (p displayPresenter) follow(ctx context.Context) {
-	var r liveReader
-	var lines vt.Newlines
-	room := p.room()
-	for r.more(ctx, p.card, p.t) {
-		if r.pause(ctx) != nil || p.limiter.Wait(ctx) != nil {
-			return
-		}
-		var e excerpt
-		if r.read(ctx, p.t, func(s string) { e.add(lines.Convert(s)) }) != nil {
-			return
-		}
-		if !p.wait(ctx, p.show(&e, room)) {
-			return
-		}
-		r.next = time.Now().Add(limits.DisplayInterval)
-	}
+	p.stream(ctx, p.t, &displaySink{displayPresenter: p, room: p.room()}, limits.DisplayInterval)
 }
 
-func (p displayPresenter) show(e *excerpt, room int) *updates.Update {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.send(e, room)
+// A displaySink sends what is new.
+type displaySink struct {
+	displayPresenter
+	room  int
+	lines vt.Newlines
+	new   excerpt
+}
+
+func (s *displaySink) pause(ctx context.Context, next time.Time) error {
+	if err := await.Sleep(ctx, time.Until(next)); err != nil {
+		return err
+	}
+	return s.limiter.Wait(ctx)
+}
+
+func (s *displaySink) add(text string) { s.new.add(s.lines.Convert(text)) }
+
+func (s *displaySink) show(int64) *updates.Update {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := s.send(&s.new, s.room)
+	s.new = excerpt{}
+	return u
 }
 
 // send queues a piece of output. Called with the card's mu held.

@@ -4,8 +4,9 @@ import (
 	"context"
 	"time"
 
-	"github.com/termbridge/termbridge/internal/await"
+	"github.com/termbridge/termbridge/bridge/internal/updates"
 	"github.com/termbridge/termbridge/internal/limits"
+	"github.com/termbridge/termbridge/internal/output"
 	"github.com/termbridge/termbridge/internal/vt"
 	"github.com/termbridge/termbridge/terminal"
 	"github.com/termbridge/termbridge/view"
@@ -13,6 +14,35 @@ import (
 
 // maxReads bounds how much is read for one update: a writer may be faster.
 const maxReads = 64
+
+// A sink shows the output of a running command, an update's worth at a time.
+type sink interface {
+	// pause waits until the next update may be sent: not before next.
+	pause(ctx context.Context, next time.Time) error
+	// add takes a piece of output.
+	add(text string)
+	// show queues an update with all that was added up to cursor, and returns nil if
+	// that shows nothing new.
+	show(cursor int64) *updates.Update
+}
+
+// stream feeds the output of t to s, until its end, ctx or that of the session, with
+// interval between two updates. Sending waits for the client to read, and while it
+// waits output adds up.
+func (c *card) stream(ctx context.Context, t terminal.Terminal, s sink, interval time.Duration) {
+	var r liveReader
+	for r.more(ctx, c, t) {
+		if s.pause(ctx, r.next) != nil || r.read(ctx, t, s.add) != nil {
+			return
+		}
+		if u := s.show(r.cursor); u != nil {
+			if !c.wait(ctx, u) {
+				return
+			}
+			r.next = time.Now().Add(interval)
+		}
+	}
+}
 
 // A liveReader reads the output of a running command, an update's worth at a time.
 type liveReader struct {
@@ -35,13 +65,10 @@ func (r *liveReader) more(ctx context.Context, c *card, t terminal.Terminal) boo
 	}
 }
 
-// pause waits until the next update may be sent.
-func (r *liveReader) pause(ctx context.Context) error { return await.Sleep(ctx, time.Until(r.next)) }
-
 // read gives the output that is there to add.
 func (r *liveReader) read(ctx context.Context, t terminal.Terminal, add func(string)) error {
-	for range maxReads {
-		o, err := t.ReadOutput(ctx, r.cursor, 0)
+	reads := 0
+	for o, err := range output.Rest(ctx, t, r.cursor) {
 		if err != nil {
 			return err
 		}
@@ -50,7 +77,7 @@ func (r *liveReader) read(ctx context.Context, t terminal.Terminal, add func(str
 		}
 		add(o.Text)
 		r.cursor = o.NextCursor
-		if !o.More {
+		if reads++; reads == maxReads {
 			break
 		}
 	}

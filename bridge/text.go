@@ -20,26 +20,22 @@ type textPresenter struct {
 }
 
 func (p textPresenter) follow(ctx context.Context) {
-	plain := view.Plainer{Max: 2 * limits.TextLimit, Size: p.t.Info().Command.Size} // more than is shown, so that a cut shows
-	var r liveReader
-	for r.more(ctx, p.card, p.t) {
-		if p.pause(ctx, r.next) != nil {
-			return
-		}
-		if r.read(ctx, p.t, func(s string) { _, _ = plain.WriteString(s) }) != nil {
-			return
-		}
-		if u := p.show(plain.String(), r.cursor); u != nil {
-			if !p.wait(ctx, u) {
-				return
-			}
-			r.next = time.Now().Add(limits.TextInterval)
-		}
-	}
+	s := &textSink{textPresenter: p}
+	s.plain = view.Plainer{Max: 2 * limits.TextLimit, Size: p.t.Info().Command.Size} // more than is shown, so that a cut shows
+	p.stream(ctx, p.t, s, limits.TextInterval)
 }
 
-// pause waits until the next update may be sent. The last one of a command whose
-// Call has ended waits for nothing.
+// A textSink sends the whole text again.
+type textSink struct {
+	textPresenter
+	plain view.Plainer
+}
+
+func (s *textSink) add(text string) { _, _ = s.plain.WriteString(text) }
+
+func (s *textSink) show(cursor int64) *updates.Update { return s.replace(s.plain.String(), cursor) }
+
+// pause waits for nothing before the last update of a command whose Call has ended.
 func (p textPresenter) pause(ctx context.Context, next time.Time) error {
 	timer := time.NewTimer(time.Until(next))
 	defer timer.Stop()
@@ -63,7 +59,7 @@ func (p textPresenter) isOver() bool {
 }
 
 // failed shows why there is no more to see.
-func (p textPresenter) failed(words string) { p.show(p.shown()+words, terminal.End) }
+func (p textPresenter) failed(words string) { p.replace(p.shown()+words, terminal.End) }
 
 func (p textPresenter) done() {}
 
@@ -73,9 +69,9 @@ func (p textPresenter) shown() string {
 	return p.p.text
 }
 
-// show replaces the text in the card, by what is there up to cursor. It returns nil
+// replace replaces the text in the card, by what is there up to cursor. It returns nil
 // if nothing was sent.
-func (p textPresenter) show(now string, cursor int64) *updates.Update {
+func (p textPresenter) replace(now string, cursor int64) *updates.Update {
 	p.keepReleased()
 	p.mu.Lock()
 	defer p.mu.Unlock()

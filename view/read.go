@@ -10,14 +10,14 @@ import (
 )
 
 // ReadText is ReadOutput for output that is read a page at a time, by cursors and
-// as the command wrote it. It neither needs nor moves a position. No page begins or ends inside of an escape sequence, a CR LF or a
-// character, wherever cursor lies, and one that is full ends behind a whole line
-// if there is one. Fit returns how many bytes of a text, its start, fit a page; nil
+// as the command wrote it. It neither needs nor changes where a Read begins. No page
+// begins or ends inside of an escape sequence, a CR LF or a character, wherever cursor
+// lies, and one that is full ends behind a whole line if there is one. Fit returns how many bytes of a text, its start, fit a page; nil
 // is for all that fits a read of the terminal. A sequence whose end is still missing
 // is left for the next page.
 //
-// Text is longer than a page only where the terminal does not tell the cursor of its end; the
-// next page follows all of it then.
+// Text is longer than a page only where bytes that are no UTF-8 hide the cursor of its
+// end; the next page follows all of it then.
 func (p *Pager) ReadText(ctx context.Context, cursor int64, wait time.Duration, fit func(text string) int) (terminal.Output, error) {
 	t := p.t
 	if fit == nil {
@@ -85,8 +85,7 @@ func outside(ctx context.Context, t terminal.Terminal, cursor int64, out *termin
 const lookBack = 32 << 10
 
 // stateAt returns where the output of t stands at a cursor, from which it reads
-// text. Where what is before is gone, or cursors do not count bytes, it is taken
-// to be outside of a sequence.
+// text. Where what is before is gone it is taken to be outside of a sequence.
 func stateAt(ctx context.Context, t terminal.Terminal, cursor int64, text string) (vt.State, error) {
 	if cursor <= 0 || text == "" {
 		return vt.Ground, nil
@@ -114,26 +113,23 @@ func sameStart(a, b string) bool {
 
 // cursorAt returns the cursor of the byte at offset i of the text of out, which
 // t has just returned, and true; or, if it cannot be found out, the cursor
-// behind the text and false. Cursors say nothing about bytes, but in most
-// terminals they count them: the guess is checked by reading again.
+// behind the text and false. Cursors count bytes, and a U+FFFD in a text stands for
+// itself or for a single byte: which of them it is shows by reading again.
 func cursorAt(ctx context.Context, t terminal.Terminal, out terminal.Output, i int) (int64, bool, error) {
 	rest := out.Text[i:]
-	if rest == "" {
-		return out.NextCursor, true, nil
+	whole := out.NextCursor - int64(len(rest))
+	marks := strings.Count(rest, "\ufffd")
+	if marks == 0 {
+		return whole, true, nil
 	}
-	// A U+FFFD may stand for itself or for a single byte.
-	wrong := 2 * strings.Count(rest, "\ufffd")
-	for _, size := range []int{len(rest), len(rest) - wrong} {
-		cursor := out.NextCursor - int64(size)
+	single := int64(len("\ufffd") - 1)
+	for _, cursor := range []int64{whole, whole + single*int64(marks)} {
 		again, err := t.ReadOutput(ctx, cursor, 0)
 		if err != nil {
 			return out.NextCursor, false, err
 		}
 		if !again.Truncated && sameStart(rest, again.Text) {
 			return cursor, true, nil
-		}
-		if wrong == 0 {
-			break
 		}
 	}
 	return out.NextCursor, false, nil

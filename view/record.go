@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/termbridge/termbridge/internal/output"
 	"github.com/termbridge/termbridge/internal/text"
 	"github.com/termbridge/termbridge/terminal"
 )
@@ -125,16 +126,17 @@ func (r *recorder) finish(ctx context.Context, event *Event) {
 
 // rest reads what is there, and reports whether there was anything.
 func (r *recorder) rest(ctx context.Context, event *Event) (more bool) {
-	for deadline := time.Now().Add(readLimit); ; {
-		out, err := r.t.ReadOutput(ctx, r.Cursor, 0)
+	deadline := time.Now().Add(readLimit)
+	for out, err := range output.Rest(ctx, r.t, r.Cursor) {
 		if err != nil {
-			return more
+			break
 		}
 		r.add(ctx, out)
 		event.Info = out.Info
 		more = more || out.Text != ""
-		if !out.More || time.Now().After(deadline) { // it may come as fast as it is read
-			return more
+		if time.Now().After(deadline) {
+			break
 		}
 	}
+	return more
 }
