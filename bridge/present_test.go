@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -52,6 +54,29 @@ func TestRates(t *testing.T) {
 				}
 			}
 			contains(w, "what the user sees", w.c.Card("1").Visible(), "line 2999")
+		})
+	}
+}
+
+// Output that comes in pieces is shown as it comes, each piece once.
+func TestEachPieceIsShownOnce(t *testing.T) {
+	for _, k := range []kind{display, text} {
+		in(t, k, nil, func(w *world) {
+			seen := func(want string) func() {
+				return func() {
+					shown := strings.Join(regexp.MustCompile(`line \d`).FindAllString(w.c.Card("1").Visible(), -1), ", ")
+					check(w, "what the user sees", shown, want)
+				}
+			}
+			w.later(5*time.Second, seen("line 1, line 2"))
+			w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
+				if _, err := t.ToolCall(card("1")).Exec(ctx, line("lines 3 3s")); err != nil {
+					w.Error(err)
+				}
+				return done, nil
+			})
+			synctest.Wait()
+			seen("line 1, line 2, line 3")()
 		})
 	}
 }
