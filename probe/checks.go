@@ -138,8 +138,9 @@ func (x *exam) examine() {
 		x.find(Finding{Name: "truncated", Verdict: Pass, Value: "right"})
 	}
 	x.mu.Unlock()
-	x.all(x.kill, x.killChildren, x.killStubborn, x.release, x.unknownID)
-	for _, check := range []func(){x.cancelledCreate, x.requestIDs, x.parallel} {
+	x.all(x.kill, x.killChildren, x.killStubborn, x.unknownID)
+	// A released id may be given again, so nothing else creates terminals meanwhile.
+	for _, check := range []func(){x.release, x.cancelledCreate, x.requestIDs, x.parallel} {
 		if x.over() {
 			return
 		}

@@ -435,6 +435,24 @@ func TestSlowMachine(t *testing.T) {
 	}
 }
 
+// A client that gives an id again does not keep it valid, nor does the probe end what has
+// it by then.
+func TestIDsThatComeAgain(t *testing.T) {
+	b := behaviour("jupyter")
+	b.ReuseIDs = true
+	run(t, func() *fakeconn.Options { return b.Client(nil) }, func(r *rig) {
+		r.c.Inject(fakeconn.Fault{Method: acp.ClientMethodTerminalRelease, Reply: true, Delay: 900 * time.Millisecond})
+		r.c.Inject(fakeconn.Fault{Method: acp.ClientMethodTerminalOutput, Delay: 500 * time.Millisecond})
+		report := r.probe(r.Context())
+		for _, name := range []string{"released-id", "second-release", "ids", "wrong-session"} {
+			f := report.Finding(name)
+			if got, want := (want{f.Verdict, f.Value}), expected(b)[name]; got != want {
+				r.Errorf("%s: got %s, want %s; %s", name, got, want, f.Detail)
+			}
+		}
+	})
+}
+
 // A cancel ends the probe, whenever it comes and however slow the client is, and
 // leaves no terminal, also none whose create was under way.
 func TestCancel(t *testing.T) {
