@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"maps"
 	"os"
 	"runtime"
 	"slices"
@@ -100,15 +99,15 @@ func (s *starting) end(p *process) bool {
 	return true
 }
 
-// giveUp is called by Close, and returns what it no longer waits for.
-func (s *starting) giveUp() []*process {
-	list := slices.Collect(maps.Keys(s.held))
-	for _, p := range list {
+// giveUp has Close no longer wait for those that are held. It calls note for each
+// before Close goes on.
+func (s *starting) giveUp(note func(*process)) {
+	for p := range s.held {
 		s.late[p] = struct{}{}
+		note(p)
 		s.under.Done()
 	}
 	clear(s.held)
-	return list
 }
 
 // survivors are a set of processes that outlived their process.
@@ -251,9 +250,9 @@ func (l *Local) awaitStarts() (leaks []terminal.Leak) {
 	timer := time.AfterFunc(limits.KillTimeout, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		for _, p := range l.starting.giveUp() {
+		l.starting.giveUp(func(p *process) {
 			leaks = append(leaks, terminal.Leak{What: "start", Err: fmt.Errorf("the system has not started %q yet", p.spec.Path)})
-		}
+		})
 	})
 	defer timer.Stop()
 	l.starting.under.Wait()
