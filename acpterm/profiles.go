@@ -368,6 +368,17 @@ func DefaultProfiles() Profiles {
 				"the second release is an error",
 			},
 		}},
+		{Name: "multica-agent-sdk", Profile: Profile{
+			CompleteAtExit: true, // the exit is known when the output was read to its end
+			KillsTree:      true,
+			Signals:        SignalTexts,
+			DefaultLimit:   50_000,
+			Deviations: []string{
+				"a signal is a text, such as \"killed\", without a code",
+				"reports the exit when nobody holds the output any more",
+				"a limit of 0 is the default limit",
+			},
+		}},
 		{Name: "toad", Profile: Profile{
 			CompleteAtExit:  true, // it reads to the end, then waits for the process
 			TruncatedUnsure: true,

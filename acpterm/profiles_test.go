@@ -117,6 +117,8 @@ func table(ps acpterm.Profiles) string {
 		switch n := p.DefaultLimit; {
 		case n >= 1<<20:
 			limit = fmt.Sprintf("%d MiB", n>>20)
+		case n%1024 > 0:
+			limit = fmt.Sprintf("%d bytes", n)
 		case n > 0:
 			limit = fmt.Sprintf("%d KiB", n>>10)
 		}
