@@ -135,7 +135,12 @@ func kernelHolds(t *testing.T, program string) (prog, loader string) {
 	copyFile(t, string(old), loader, same)
 	// The thread of the start is the kernel's. The garbage collector would wait for it.
 	procs, percent := runtime.GOMAXPROCS(4), debug.SetGCPercent(-1)
-	t.Cleanup(func() { runtime.GOMAXPROCS(procs); debug.SetGCPercent(percent) })
+	timeout := execenv.SetHeldTimeout(250 * time.Millisecond) // however early it is over, the Start is still held
+	t.Cleanup(func() {
+		runtime.GOMAXPROCS(procs)
+		debug.SetGCPercent(percent)
+		execenv.SetHeldTimeout(timeout)
+	})
 	return prog, loader
 }
 

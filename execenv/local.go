@@ -243,11 +243,14 @@ func (l *Local) close() error {
 	return &terminal.LeakError{Leaks: leaks}
 }
 
+// heldTimeout is how long Close waits for a Start that the kernel holds.
+var heldTimeout = limits.KillTimeout
+
 // awaitStarts waits for the Starts under way, and gives up those that the kernel
-// still holds after 2 s: a program on a server that does not
-// answer, for instance.
+// still holds after heldTimeout: a program on a server that does not answer, for
+// instance.
 func (l *Local) awaitStarts() (leaks []terminal.Leak) {
-	timer := time.AfterFunc(limits.KillTimeout, func() {
+	timer := time.AfterFunc(heldTimeout, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.starting.giveUp(func(p *process) {

@@ -749,7 +749,11 @@ func children() (pids []string) {
 // exits of many commands, which their context has just killed, are being noted.
 func TestCloseReapsTheWatchdog(t *testing.T) {
 	need(t, "/proc/self/stat")
-	for range 30 {
+	rounds := 6
+	if *full {
+		rounds = 30
+	}
+	for range rounds {
 		l := execenv.NewLocal(nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		for range 20 {

@@ -242,6 +242,7 @@ func TestNobodyIsAsked(t *testing.T) {
 // A program that waits for a key where nobody is ends, whoever runs it, and the
 // shell that started it goes on.
 func TestNobodyPressesAKey(t *testing.T) {
+	t.Parallel()
 	need(t, "/proc/self/syscall") // shows who waits for a key
 	for program, line := range map[string]string{
 		"vim":     "EDITOR=vim GIT_EDITOR=vim; export EDITOR GIT_EDITOR; git init -q .; git -c user.name=x -c user.email=x commit --allow-empty; vim f",

@@ -263,6 +263,7 @@ func TestLineEnds(t *testing.T) {
 // What a command leaves running is not ended by its exit, is named, delays the
 // end by the drain only, may write on, and ends with the Manager.
 func TestBackgroundSurvives(t *testing.T) {
+	t.Parallel()
 	lines := map[string]string{
 		"quiet": `sleep 300 & echo pid=$!; exit 0`,
 		"noisy": `(while :; do echo more; sleep 0.01; done) & echo pid=$!; exit 0`,

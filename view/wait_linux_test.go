@@ -48,6 +48,7 @@ func TestWaitForInputOfProcesses(t *testing.T) {
 
 // The record of a real command tells the two streams apart, and what it waits for.
 func TestRecordOfAProcess(t *testing.T) {
+	t.Parallel()
 	if _, err := os.ReadFile("/proc/self/syscall"); err != nil {
 		lacks(t, "/proc/self/syscall, which shows who reads")
 	}

@@ -321,6 +321,7 @@ func (b *inBytes) ReadOutput(ctx context.Context, cursor int64, wait time.Durati
 }
 
 func TestWaitForOnEachManager(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, m terminal.Manager, program func(string, ...string) terminal.Command) {
 		term := start(t, m, program("drip", "300ms", "one", "two", "three"))
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

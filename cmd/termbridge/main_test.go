@@ -20,6 +20,7 @@ func output(t *testing.T, args ...string) (status int, stdout, stderr string) {
 // An environment that keeps the rules passes, with a line for each case, and
 // nothing stays there.
 func TestCheckEnv(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	status, out, bad := output(t, "check-env", "--dir", dir, "exec:env")
 	if status != exitOK || !regexp.MustCompile(`(?m)^tree/force +\S+ +ok$`).MatchString(out) || !strings.Contains(out, " 0 failed") {
@@ -33,6 +34,7 @@ func TestCheckEnv(t *testing.T) {
 // An environment that breaks a rule, or cannot be reached, is a failure that says
 // what was seen.
 func TestCheckEnvFails(t *testing.T) {
+	t.Parallel()
 	// Commands there have no PATH.
 	status, out, bad := output(t, "check-env", "--dir", t.TempDir(), "--failures", "exec:env -i")
 	if status != exitFailed || !strings.Contains(out, "FAILED") || strings.Contains(out, " ok\n") {
