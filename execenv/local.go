@@ -259,6 +259,8 @@ func (l *Local) awaitStarts() (leaks []terminal.Leak) {
 	})
 	defer timer.Stop()
 	l.starting.under.Wait()
+	l.mu.Lock() // giveUp ends the wait before its leaks are in the list
+	defer l.mu.Unlock()
 	return leaks
 }
 
