@@ -44,6 +44,7 @@ func (w *world) send(u acp.SessionUpdate) {
 // An agent that sends its own cards has them show the same: the terminal or the
 // text, live, and one final status, its own.
 func TestAttach(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world, k kind) {
 		cmd := line("lines 5 1s")
 		w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
@@ -76,6 +77,7 @@ func TestAttach(t *testing.T) {
 // The output of a background command goes on in the agent's card, and its
 // display terminal ends with it.
 func TestAttachBackground(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world, k kind) {
 		cmd := line("lines 5 1s")
 		w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
@@ -100,6 +102,7 @@ func TestAttachBackground(t *testing.T) {
 // What goes wrong leaves the agent a truthful end to send: a bad command, a
 // refused one, a client without the method.
 func TestAttachFailures(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world, k kind) {
 		w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
 			bad := terminal.Command{Line: "echo x", Environment: "nowhere"}
@@ -134,6 +137,7 @@ func TestAttachFailures(t *testing.T) {
 // A turn that ends before an attached Call does gives its card the final status,
 // and what End returns says so.
 func TestAttachNeverEnded(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world, k kind) {
 		w.later(1500*time.Millisecond, w.cancel)
 		var call *bridge.Call
@@ -170,6 +174,7 @@ func TestAttachNeverEnded(t *testing.T) {
 // A method that fails is one that was called: the agent has told the client of its
 // card, which gets its final status.
 func TestAttachMethodsThatFail(t *testing.T) {
+	t.Parallel()
 	bad := terminal.Command{Line: "echo x", Environment: "nowhere"}
 	for what, use := range map[string]func(ctx context.Context, call *bridge.Call) error{
 		"Exec": func(ctx context.Context, call *bridge.Call) error { _, err := call.Exec(ctx, bad); return err },

@@ -19,6 +19,7 @@ import (
 
 // The first visible byte reaches the user within 300 ms of being printed.
 func TestFirstVisibleByte(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world, k kind) {
 		start := time.Now()
 		w.run("1", line("after 1s print hello\\n"))
@@ -34,6 +35,7 @@ func TestFirstVisibleByte(t *testing.T) {
 
 // The user sees output while the command runs, not at its end.
 func TestOutputIsLive(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world, k kind) {
 		w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
 			call := t.ToolCall(card("1"))
@@ -57,6 +59,7 @@ func TestOutputIsLive(t *testing.T) {
 // A command ends, then its tool call does: the terminal stays in the card, or
 // the text does, and there is one final status, completed for exit 0 only.
 func TestExecEndsThenToolEnd(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		line    string
 		outcome terminal.Outcome
@@ -89,6 +92,7 @@ func TestExecEndsThenToolEnd(t *testing.T) {
 
 // A client's terminal that ended by a signal with no code is no success.
 func TestNullExitWithSignal(t *testing.T) {
+	t.Parallel()
 	in(t, client, nil, func(w *world) {
 		w.c.Inject(fakeconn.Fault{Method: acp.ClientMethodTerminalWaitForExit, Reply: true, Result: map[string]any{"exitCode": nil, "signal": "Killed"}})
 		r, end, err := w.run("1", line("sleep 1s"))
@@ -103,6 +107,7 @@ func TestNullExitWithSignal(t *testing.T) {
 
 // A timeout is a value, and keeps what was printed before.
 func TestTimeoutWithPartialOutput(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world, k kind) {
 		start := time.Now()
 		r, end, err := w.run("1", terminal.Command{Line: "lines 100 1s", Timeout: 2500 * time.Millisecond})
@@ -119,6 +124,7 @@ func TestTimeoutWithPartialOutput(t *testing.T) {
 
 // A context that has ended sends nothing, not even the card.
 func TestCancelledContextSendsNothing(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world, k kind) {
 		before := len(w.c.Lines())
 		w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
@@ -141,6 +147,7 @@ func TestCancelledContextSendsNothing(t *testing.T) {
 
 // The end of Exec's own context stops the command, and leaves a result.
 func TestExecContextEnds(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world, k kind) {
 		w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
 			call := t.ToolCall(card("1"))
@@ -161,6 +168,7 @@ func TestExecContextEnds(t *testing.T) {
 // A background command outlives its turn when its Call has ended, and is
 // stopped with the session.
 func TestBackground(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world, k kind) {
 		var term terminal.Terminal
 		w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
@@ -203,6 +211,7 @@ func TestBackground(t *testing.T) {
 
 // Ending the Call while Exec runs sends the command to the background.
 func TestPromotion(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world, k kind) {
 		var r *bridge.Result
 		w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
@@ -234,6 +243,7 @@ func TestPromotion(t *testing.T) {
 
 // So many starts at once with room for one: one runs, and no slot is lost.
 func TestConcurrentStartsAtCapOne(t *testing.T) {
+	t.Parallel()
 	for _, k := range kinds {
 		t.Run(string(k.presentation), func(t *testing.T) {
 			in(t, k, &bridge.Options{MaxBackground: 1}, func(w *world) {
@@ -278,6 +288,7 @@ func TestConcurrentStartsAtCapOne(t *testing.T) {
 // A Call may run several commands. Each update names only terminals that the
 // client still has.
 func TestSeveralCommandsInACall(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world, k kind) {
 		w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
 			call := t.ToolCall(card("1"))
@@ -307,6 +318,7 @@ func TestSeveralCommandsInACall(t *testing.T) {
 
 // End counts once, whoever calls it and however often.
 func TestEndOnce(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world, k kind) {
 		w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
 			call := t.ToolCall(card("1"))
@@ -332,6 +344,7 @@ func TestEndOnce(t *testing.T) {
 // The card is held back until something concerns the user; what Update says is
 // in it, and RawOutput comes last.
 func TestCard(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world, k kind) {
 		w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
 			call := t.ToolCall(card("1"))
@@ -370,6 +383,7 @@ func TestCard(t *testing.T) {
 
 // A tool call without commands is told like any other.
 func TestCallWithoutCommand(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world, k kind) {
 		w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
 			good, bad := t.ToolCall(card("good")), t.ToolCall(card("bad"))
@@ -392,6 +406,7 @@ func TestCallWithoutCommand(t *testing.T) {
 
 // A quiet command's card is kept alive, without content.
 func TestKeepAlive(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world, k kind) {
 		r, _, err := w.run("1", line("sleep 100s"))
 		if err != nil || r.Duration < 100*time.Second {
@@ -409,6 +424,7 @@ func TestKeepAlive(t *testing.T) {
 
 // Every bad command is an error that says what was wrong, and a failed card.
 func TestBadCommands(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world, k kind) {
 		for i, c := range []struct {
 			cmd  terminal.Command
@@ -435,6 +451,7 @@ func TestBadCommands(t *testing.T) {
 // Commands get pagers that do not wait, a terminal, and the session's directory;
 // what a command says itself counts.
 func TestWhatCommandsGet(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world, k kind) {
 		r, _, err := w.run("1", terminal.Command{Line: "env", Env: map[string]string{"GIT_PAGER": "mine"}})
 		if err != nil {
@@ -465,6 +482,7 @@ func TestWhatCommandsGet(t *testing.T) {
 
 // Results are cut to the end of the output, and say so.
 func TestResultLimit(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world, k kind) {
 		r, _, err := w.run("1", terminal.Command{Line: "spam 200000", OutputLimit: 300000})
 		if err != nil {
@@ -477,6 +495,7 @@ func TestResultLimit(t *testing.T) {
 
 // The local Manager is made once, and only when it is needed.
 func TestLocalIsLazy(t *testing.T) {
+	t.Parallel()
 	made := 0
 	o := &bridge.Options{}
 	var local *memterm.Manager
@@ -505,6 +524,7 @@ func TestLocalIsLazy(t *testing.T) {
 // A command that runs longer than ExecFor waits goes on in the background, with a
 // slot: the Result, the card and the next read agree on that.
 func TestExecFor(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world, k kind) {
 		var r *bridge.Result
 		w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
@@ -556,6 +576,7 @@ func TestExecFor(t *testing.T) {
 // the end of its Call come: a Result that says that the command goes on is of a
 // completed Call, and one that does not agrees with how the command ended.
 func TestPromotionAtTheSameTime(t *testing.T) {
+	t.Parallel()
 	for _, k := range kinds {
 		t.Run(string(k.presentation), func(t *testing.T) {
 			went := 0
@@ -601,6 +622,7 @@ func TestPromotionAtTheSameTime(t *testing.T) {
 // Without a slot a command stays in the foreground until there is one, or is stopped
 // if the option says so.
 func TestExecForAtTheLimit(t *testing.T) {
+	t.Parallel()
 	for _, stop := range []bool{false, true} {
 		in(t, text, &bridge.Options{MaxBackground: 1, StopAtLimit: stop}, func(w *world) {
 			w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
@@ -642,6 +664,7 @@ func TestExecForAtTheLimit(t *testing.T) {
 // A cancel at the very time at which a command is to go on in the background stops
 // it, whichever comes first, since its Call is open.
 func TestCancelWhenACommandGoesOn(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world, k kind) {
 		for i := range 20 {
 			var r *bridge.Result
@@ -664,6 +687,7 @@ func TestCancelWhenACommandGoesOn(t *testing.T) {
 // What a user of text has seen stays when the tool call ends, whatever End is given,
 // and in a session that is loaded, too.
 func TestEndKeepsWhatWasShown(t *testing.T) {
+	t.Parallel()
 	for _, end := range []struct {
 		text string
 		err  error
@@ -703,6 +727,7 @@ func TestEndKeepsWhatWasShown(t *testing.T) {
 // The last words of a background command are shown at once, and a session that closes
 // does not wait for the pace of the text.
 func TestLastWordsOfABackgroundCommand(t *testing.T) {
+	t.Parallel()
 	in(t, text, nil, func(w *world) {
 		w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
 			call := t.ToolCall(card("1"))

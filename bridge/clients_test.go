@@ -96,6 +96,7 @@ func numbered(n int) string {
 // The same commands, through every client that is known: what is told of them is
 // right, or is marked as not known; and none runs twice.
 func TestKnownClients(t *testing.T) {
+	t.Parallel()
 	for _, b := range emulate.Behaviours() {
 		t.Run(b.Name, func(t *testing.T) {
 			for _, st := range stories {
@@ -114,6 +115,7 @@ var needProfile = map[string]string{
 
 // So it is with clients that behave alike, and of which nothing is known.
 func TestUnknownClients(t *testing.T) {
+	t.Parallel()
 	for _, b := range emulate.Behaviours() {
 		t.Run(b.Name, func(t *testing.T) {
 			for _, st := range stories {
@@ -291,6 +293,7 @@ func tellBackground(t *testing.T, b emulate.Behaviour) {
 // The rows of Options take the place of those that are built in, and say how
 // commands are sent: once, in one form.
 func TestProfiles(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		form       string
 		cmd        terminal.Command
@@ -333,6 +336,7 @@ func TestProfiles(t *testing.T) {
 // Members of a wrong type in the client's replies cost neither the output nor the
 // exit of a command, and leave no terminal behind.
 func TestRepliesOfWrongTypes(t *testing.T) {
+	t.Parallel()
 	const (
 		create = acp.ClientMethodTerminalCreate
 		output = acp.ClientMethodTerminalOutput
@@ -378,6 +382,7 @@ func TestRepliesOfWrongTypes(t *testing.T) {
 
 // A terminal whose id is a number is shown, read, killed and released as any.
 func TestNumberAsTerminalID(t *testing.T) {
+	t.Parallel()
 	n := 0
 	k := client
 	k.client.Memterm = &memterm.Options{NewID: func() string { n++; return fmt.Sprint(n) }}

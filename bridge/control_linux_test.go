@@ -209,6 +209,7 @@ func TestControlSessions(t *testing.T) {
 
 // TestNoControl pins that nothing is served, and no variable set, unless asked for.
 func TestNoControl(t *testing.T) {
+	t.Parallel()
 	onMachine(t, nil, func(t *testing.T, _ kind, run func(terminal.Command) (*bridge.Result, acphost.Card)) {
 		r, _ := run(terminal.Command{Line: `echo "<$TERMBRIDGE_SOCKET$TERMBRIDGE_TERMINAL>"`})
 		contains(t, "the output", r.Output, "<>")
@@ -226,6 +227,7 @@ func TestNoControl(t *testing.T) {
 
 // TestControlOfNoSocket pins the words about a path that will not do.
 func TestControlOfNoSocket(t *testing.T) {
+	t.Parallel()
 	c := fakeconn.New(nil)
 	defer c.Close()
 	b := bridge.New(c.Conn(), c.Init(), nil)

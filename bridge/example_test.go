@@ -228,6 +228,7 @@ func Example() {
 // The Example has at most 45 lines about terminals: those of run, the card of a tool
 // call, and what is kept of it.
 func TestExampleIsShort(t *testing.T) {
+	t.Parallel()
 	b, err := os.ReadFile("example_test.go")
 	if err != nil {
 		t.Fatal(err)

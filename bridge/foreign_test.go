@@ -28,6 +28,7 @@ func (v value) MarshalJSON() ([]byte, error) { return v() }
 // A MarshalJSON that panics is an error of the call that brought it, and nothing
 // else: the session goes on, the card is final, the turn is answered.
 func TestMarshalJSONPanics(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world, k kind) {
 		panics := value(func() ([]byte, error) { panic("not today") })
 		w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
@@ -68,6 +69,7 @@ func TestMarshalJSONPanics(t *testing.T) {
 // What the agent still holds is not read when it is sent, and what it hands over is
 // marshalled once.
 func TestValuesAreFrozen(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world, k kind) {
 		var n atomic.Int64
 		counts := value(func() ([]byte, error) { return fmt.Appendf(nil, `"%d"`, n.Add(1)), nil })
@@ -99,6 +101,7 @@ func TestValuesAreFrozen(t *testing.T) {
 // While a value is being marshalled, for however long, everything else of the
 // session goes on: the turn is cancelled, another tool call runs.
 func TestMarshallingBlocksNobody(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world, k kind) {
 		held, entered := make(chan struct{}), make(chan struct{})
 		slow := value(func() ([]byte, error) {
@@ -130,6 +133,7 @@ func TestMarshallingBlocksNobody(t *testing.T) {
 // Options.Local is called with no lock held: it may use the session, fail, and
 // panic; and while it takes its time, nobody else waits.
 func TestLocalFactory(t *testing.T) {
+	t.Parallel()
 	var s *bridge.State
 	var made atomic.Int64
 	var closed []*memterm.Manager
@@ -226,6 +230,7 @@ func (h handler) Enabled(_ context.Context, l slog.Level) bool {
 // A logger may use the session, and panic: it is called with no lock held, and
 // nothing depends on it.
 func TestLoggerCallsBack(t *testing.T) {
+	t.Parallel()
 	for _, panics := range []bool{false, true} {
 		for _, k := range kinds {
 			t.Run(fmt.Sprint(k.presentation, " panics ", panics), func(t *testing.T) {
@@ -306,6 +311,7 @@ func (t *wildTerminal) Stop(ctx context.Context) (terminal.Info, error) {
 // A panic where a command is shown, read or stopped stays there: the card says
 // what happened and is final, the turn is answered, the next command runs.
 func TestTerminalPanics(t *testing.T) {
+	t.Parallel()
 	for _, reads := range []int{0, 1, 3} {
 		for _, k := range []kind{display, text} {
 			t.Run(fmt.Sprint(k.presentation, " ", reads), func(t *testing.T) {

@@ -172,6 +172,7 @@ func TestTurnsAndCallsAreDropped(t *testing.T) {
 // MaxTerminals, and the earliest end gives way, not the earliest start; as many may
 // run.
 func TestWhatGivesWay(t *testing.T) {
+	t.Parallel()
 	kept := func(w *world, want ...string) {
 		w.Helper()
 		var got []string
@@ -233,6 +234,7 @@ func TestWhatGivesWay(t *testing.T) {
 // What was dropped is known still: the card says how it ended, and so does the
 // record.
 func TestWhatIsKnownOfThoseDropped(t *testing.T) {
+	t.Parallel()
 	for _, k := range kinds {
 		t.Run(string(k.presentation), func(t *testing.T) {
 			in(t, k, &bridge.Options{MaxTerminals: 2}, func(w *world) {
@@ -263,6 +265,7 @@ func TestWhatIsKnownOfThoseDropped(t *testing.T) {
 
 // A command that was sent to the background takes a slot from then on.
 func TestPromotedCommandsTakeASlot(t *testing.T) {
+	t.Parallel()
 	for _, k := range kinds {
 		t.Run(string(k.presentation), func(t *testing.T) {
 			in(t, k, &bridge.Options{MaxBackground: 1}, func(w *world) {
@@ -290,6 +293,7 @@ func TestPromotedCommandsTakeASlot(t *testing.T) {
 
 // A line end that comes in two pieces is one line end.
 func TestLineEndInTwoUpdates(t *testing.T) {
+	t.Parallel()
 	programs := fakeconn.Programs()
 	programs["split"] = func(p *memterm.Process) terminal.Exit {
 		for _, s := range []string{"a\r", "\nb\r", "c\n", "\r\n", "d\n"} {
@@ -343,6 +347,7 @@ func (t *stubbornTerminal) Info() terminal.Info {
 
 // A command whose stop is not confirmed is no success, whoever stopped it.
 func TestUnconfirmedStopIsNoSuccess(t *testing.T) {
+	t.Parallel()
 	for _, k := range []kind{display, text} {
 		t.Run(string(k.presentation), func(t *testing.T) {
 			local := &stubborn{Manager: memterm.New(&memterm.Options{Programs: fakeconn.Programs()})}
@@ -380,6 +385,7 @@ func TestUnconfirmedStopIsNoSuccess(t *testing.T) {
 
 // Processes that a stopped command has left are named when the turn is answered.
 func TestWhatIsLeftIsNamed(t *testing.T) {
+	t.Parallel()
 	for _, k := range []kind{display, text} {
 		t.Run(string(k.presentation), func(t *testing.T) {
 			local := &stubborn{memterm.New(&memterm.Options{Programs: fakeconn.Programs()}), []terminal.Proc{{PID: 4711}}}
@@ -430,6 +436,7 @@ func (t *slowTerminal) ReadOutput(ctx context.Context, cursor int64, wait time.D
 // Close returns when nothing of the session runs any more, also nothing that showed
 // its commands.
 func TestCloseJoinsWhatShows(t *testing.T) {
+	t.Parallel()
 	for _, k := range []kind{display, text} {
 		t.Run(string(k.presentation), func(t *testing.T) {
 			local := &slowReads{Manager: memterm.New(&memterm.Options{Programs: fakeconn.Programs()})}
@@ -456,6 +463,7 @@ func TestCloseJoinsWhatShows(t *testing.T) {
 
 // A long run of backticks takes its fence into account.
 func TestFenceFits(t *testing.T) {
+	t.Parallel()
 	in(t, text, nil, func(w *world) {
 		for _, n := range []int{3, 500, 9_000, 15_000} {
 			id := acp.ToolCallId(fmt.Sprint(n))
@@ -472,6 +480,7 @@ func TestFenceFits(t *testing.T) {
 
 // What could not be started takes neither a place nor a slot.
 func TestFailedStartsTakeNoPlace(t *testing.T) {
+	t.Parallel()
 	for _, k := range kinds {
 		t.Run(string(k.presentation), func(t *testing.T) {
 			in(t, k, &bridge.Options{MaxTerminals: 1, MaxBackground: 1}, func(w *world) {

@@ -20,6 +20,7 @@ import (
 // exactly what it could not settle: here every second terminal, of which the
 // client never answers the release.
 func TestCloseListsExactlyWhatIsLeft(t *testing.T) {
+	t.Parallel()
 	many := kind{bridge.PresentClient, fakeconn.Options{Memterm: &memterm.Options{MaxTerminals: 200}}}
 	synctestWorld(t, many, &bridge.Options{MaxBackground: 50}, func(w *world) {
 		other, err := w.b.Session("other", "/work")
@@ -89,6 +90,7 @@ func TestCloseListsExactlyWhatIsLeft(t *testing.T) {
 // A client that has closed the agent's input may still read, and live on with the
 // commands: they are killed and released before Close returns.
 func TestCloseAtTheEndOfTheInput(t *testing.T) {
+	t.Parallel()
 	in(t, kind{bridge.PresentClient, fakeconn.Options{}}, nil, func(w *world) {
 		w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
 			call := t.ToolCall(card("1"))

@@ -77,6 +77,7 @@ func onMachine(t *testing.T, o *bridge.Options, f func(t *testing.T, k kind, run
 
 // What would wait for a key in a pager does not.
 func TestPager(t *testing.T) {
+	t.Parallel()
 	onMachine(t, nil, func(t *testing.T, k kind, run func(terminal.Command) (*bridge.Result, acphost.Card)) {
 		r, seen := run(terminal.Command{Line: `seq 300 | $PAGER`, Timeout: time.Minute})
 		check(t, "the outcome", r.Outcome, terminal.Exited)
@@ -97,6 +98,7 @@ func TestPager(t *testing.T) {
 // A program that takes the whole screen ends on time, and leaves no escape
 // sequence in the result; what it did not get to say goodbye to is its own.
 func TestAlternateScreen(t *testing.T) {
+	t.Parallel()
 	onMachine(t, nil, func(t *testing.T, k kind, run func(terminal.Command) (*bridge.Result, acphost.Card)) {
 		r, _ := run(terminal.Command{Line: `printf '\033[?1049h\033[2J\033[H\033[7mfull screen\033[0m'; sleep 0.2; printf '\033[?1049l'; echo after`, Timeout: time.Minute})
 		check(t, "the outcome", r.Outcome, terminal.Exited)
@@ -187,6 +189,7 @@ func TestWhatReachesCommands(t *testing.T) {
 
 // Options.Shell runs the lines, at the client and here; a command's own Shell wins.
 func TestShellOfABridge(t *testing.T) {
+	t.Parallel()
 	bash, err := exec.LookPath("bash")
 	if err != nil {
 		if os.Getenv("TERMBRIDGE_REAL") != "" {

@@ -109,6 +109,7 @@ func (w *world) statuses(id acp.ToolCallId) (all []string) {
 // A tool_call is never taken back from a client that does not read, nor is what
 // later updates build on: when it reads again it gets all, in order.
 func TestToolCallIsNotTakenBack(t *testing.T) {
+	t.Parallel()
 	gated(t, selects(acp.PermissionOptionKindAllowOnce), func(w *world, k kind, g *gate) {
 		w.turnOf(func(ctx context.Context, t *bridge.Turn) {
 			g.close(w)
@@ -144,6 +145,7 @@ func TestToolCallIsNotTakenBack(t *testing.T) {
 
 // What is queued is not changed by what comes later.
 func TestQueuedStatusStays(t *testing.T) {
+	t.Parallel()
 	gated(t, selects(acp.PermissionOptionKindAllowOnce), func(w *world, k kind, g *gate) {
 		w.turnOf(func(ctx context.Context, t *bridge.Turn) {
 			call := t.ToolCall(card("1"))
@@ -172,6 +174,7 @@ func TestQueuedStatusStays(t *testing.T) {
 // A release waits for the update that embeds its terminal. At its bound the
 // terminal is taken out of what is still queued, and the text stands for it.
 func TestReleaseAndQueuedEmbeds(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		shut time.Duration
 		late bool // the Call ends when the release has given up
@@ -224,6 +227,7 @@ func TestReleaseAndQueuedEmbeds(t *testing.T) {
 
 // A session that is closed sends nothing more, whatever is under way.
 func TestNothingAfterClose(t *testing.T) {
+	t.Parallel()
 	gated(t, nil, func(w *world, k kind, g *gate) {
 		var all sync.WaitGroup
 		for i := range 20 {
@@ -258,6 +262,7 @@ func TestNothingAfterClose(t *testing.T) {
 
 // What a client has not read when its session is closed is not sent any more.
 func TestCloseTakesBackWhatIsNotRead(t *testing.T) {
+	t.Parallel()
 	gated(t, nil, func(w *world, k kind, g *gate) {
 		g.close(w)
 		var all sync.WaitGroup
@@ -283,6 +288,7 @@ func TestCloseTakesBackWhatIsNotRead(t *testing.T) {
 
 // A record that could not be sent in time is no open card for ever.
 func TestReplayThatIsNotRead(t *testing.T) {
+	t.Parallel()
 	gated(t, nil, func(w *world, k kind, g *gate) {
 		g.close(w)
 		start := time.Now()
@@ -300,6 +306,7 @@ func TestReplayThatIsNotRead(t *testing.T) {
 // While a record is being replayed, no tool call with its id begins, and the other
 // way round.
 func TestReplayBesideItsToolCall(t *testing.T) {
+	t.Parallel()
 	gated(t, nil, func(w *world, k kind, g *gate) {
 		w.turnOf(func(ctx context.Context, t *bridge.Turn) {
 			g.close(w)
@@ -325,6 +332,7 @@ func TestReplayBesideItsToolCall(t *testing.T) {
 // What is attached while its turn ends is either the agent's to send, or is sent by
 // nobody; never by the Call, which the agent has not begun.
 func TestAttachAtTheEndOfATurn(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world, k kind) {
 		for i := range 100 {
 			var attaching sync.WaitGroup
@@ -346,6 +354,7 @@ func TestAttachAtTheEndOfATurn(t *testing.T) {
 // A command that its Call did not wait for does not take the place of what End
 // says, even if its terminal was to be shown.
 func TestEndWhileTheEmbedIsQueued(t *testing.T) {
+	t.Parallel()
 	gated(t, nil, func(w *world, k kind, g *gate) {
 		w.turnOf(func(ctx context.Context, t *bridge.Turn) {
 			call := t.ToolCall(card("1"))
@@ -375,6 +384,7 @@ func TestEndWhileTheEmbedIsQueued(t *testing.T) {
 // A card in which a client's terminal was and the text of a local command stands
 // has all of that text in the end.
 func TestTerminalAndTextInACard(t *testing.T) {
+	t.Parallel()
 	in(t, client, nil, func(w *world) {
 		w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
 			call := t.ToolCall(card("1"))

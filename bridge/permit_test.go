@@ -77,6 +77,7 @@ func ask(ctx context.Context, t *bridge.Turn, id acp.ToolCallId, key, command st
 
 // A refused command runs nowhere, and its card says why.
 func TestPermissionRefused(t *testing.T) {
+	t.Parallel()
 	eachUser(t, func() *user { return selects(acp.PermissionOptionKindRejectOnce) }, func(w *world, k kind, u *user) {
 		w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
 			if _, err := ask(ctx, t, "1", "echo", "echo x"); !errors.Is(err, bridge.ErrDenied) {
@@ -110,6 +111,7 @@ func TestPermissionRefused(t *testing.T) {
 // Who has allowed a command always is not asked again, in this session and for
 // this command.
 func TestPermissionAllowAlways(t *testing.T) {
+	t.Parallel()
 	eachUser(t, func() *user { return selects(acp.PermissionOptionKindAllowAlways) }, func(w *world, k kind, u *user) {
 		turn := func(ids ...acp.ToolCallId) turn {
 			return func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
@@ -144,6 +146,7 @@ func TestPermissionAllowAlways(t *testing.T) {
 
 // Who has allowed a command once is asked again.
 func TestPermissionAllowOnce(t *testing.T) {
+	t.Parallel()
 	eachUser(t, func() *user { return selects(acp.PermissionOptionKindAllowOnce) }, func(w *world, k kind, u *user) {
 		w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
 			for _, id := range []acp.ToolCallId{"1", "2"} {
@@ -161,6 +164,7 @@ func TestPermissionAllowOnce(t *testing.T) {
 // A cancel closes the question: the client does as it must, and answers it
 // before the turn is answered; nothing runs, and the answer is cancelled.
 func TestPermissionPendingAtCancel(t *testing.T) {
+	t.Parallel()
 	eachUser(t, func() *user {
 		return &user{answer: func(context.Context, acp.RequestPermissionRequest) (acp.RequestPermissionResponse, error) {
 			time.Sleep(1100 * time.Millisecond) // 100 ms after the cancel
@@ -187,6 +191,7 @@ func TestPermissionPendingAtCancel(t *testing.T) {
 // A client that leaves a question open after a cancel is told that nobody waits,
 // and holds nothing up; what the user says then counts for nothing.
 func TestPermissionNeverAnswered(t *testing.T) {
+	t.Parallel()
 	eachUser(t, func() *user {
 		return &user{answer: func(ctx context.Context, req acp.RequestPermissionRequest) (acp.RequestPermissionResponse, error) {
 			<-ctx.Done() // the agent cancelled the request
@@ -226,6 +231,7 @@ func TestPermissionNeverAnswered(t *testing.T) {
 
 // Where nobody can be asked, the caller is told so, and decides.
 func TestPermissionWithoutTheMethod(t *testing.T) {
+	t.Parallel()
 	eachUser(t, func() *user {
 		return &user{answer: func(context.Context, acp.RequestPermissionRequest) (acp.RequestPermissionResponse, error) {
 			return acp.RequestPermissionResponse{}, acp.NewMethodNotFound(acp.ClientMethodSessionRequestPermission)
@@ -265,6 +271,7 @@ func TestPermissionWithoutTheMethod(t *testing.T) {
 
 // A client may answer with the kind of an option, in place of its id.
 func TestPermissionByKind(t *testing.T) {
+	t.Parallel()
 	for answer, starts := range map[acp.PermissionOptionId]int{"allow_once": 1, "reject_once": 0, "reject_always": 0, "Allow": 0, "": 0} {
 		eachUser(t, func() *user {
 			return &user{answer: func(context.Context, acp.RequestPermissionRequest) (acp.RequestPermissionResponse, error) {
@@ -288,6 +295,7 @@ func TestPermissionByKind(t *testing.T) {
 
 // A reply that makes no sense allows nothing.
 func TestPermissionBadReply(t *testing.T) {
+	t.Parallel()
 	eachUser(t, func() *user {
 		return &user{answer: func(context.Context, acp.RequestPermissionRequest) (acp.RequestPermissionResponse, error) {
 			return acp.RequestPermissionResponse{Outcome: acp.NewRequestPermissionOutcomeSelected("whatever")}, nil
@@ -306,6 +314,7 @@ func TestPermissionBadReply(t *testing.T) {
 // A reply without an outcome of the protocol's allows nothing, and is not taken for
 // the end of the turn.
 func TestPermissionWithoutAnOutcome(t *testing.T) {
+	t.Parallel()
 	for _, result := range []any{
 		map[string]any{}, []any{}, true, "allow",
 		map[string]any{"outcome": "cancelled"}, map[string]any{"outcome": "allow"}, map[string]any{"outcome": []any{}},
@@ -331,6 +340,7 @@ func TestPermissionWithoutAnOutcome(t *testing.T) {
 // What the user allows when nobody waits any more counts for nothing: not this
 // time, and not always.
 func TestPermissionInTheGrace(t *testing.T) {
+	t.Parallel()
 	eachUser(t, func() *user {
 		u := selects(acp.PermissionOptionKindAllowAlways)
 		at := u.answer
@@ -356,6 +366,7 @@ func TestPermissionInTheGrace(t *testing.T) {
 
 // A question without a key cannot be allowed always, whatever the client answers.
 func TestPermissionAlwaysWithoutAKey(t *testing.T) {
+	t.Parallel()
 	eachUser(t, func() *user {
 		return &user{answer: func(context.Context, acp.RequestPermissionRequest) (acp.RequestPermissionResponse, error) {
 			return acp.RequestPermissionResponse{Outcome: acp.NewRequestPermissionOutcomeSelected("allow_always")}, nil
@@ -381,6 +392,7 @@ func TestPermissionAlwaysWithoutAKey(t *testing.T) {
 // What the user is asked about hides nothing: control and bidirectional characters
 // are spelled out in the title and in every value, and a cut is marked.
 func TestPermissionHidesNothing(t *testing.T) {
+	t.Parallel()
 	const hidden, shown = "git status\u202e\r\x1b[2Krm -rf /", `git status\u202e\r\x1b[2Krm -rf /`
 	eachUser(t, func() *user { return selects(acp.PermissionOptionKindRejectOnce) }, func(w *world, k kind, u *user) {
 		w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {

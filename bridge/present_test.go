@@ -31,6 +31,7 @@ func (w *world) outputs() (times []time.Time) {
 // A display terminal gets at most one update per 50 ms, a text card one a second,
 // however much is printed; and nothing is lost between.
 func TestRates(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		kind     kind
 		interval time.Duration
@@ -84,6 +85,7 @@ func TestEachPieceIsShownOnce(t *testing.T) {
 // A connection gets at most 50 display updates a second, of all terminals, and
 // each terminal its share.
 func TestDisplayRateOfAConnection(t *testing.T) {
+	t.Parallel()
 	in(t, display, nil, func(w *world) {
 		const n = 20
 		w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
@@ -112,6 +114,7 @@ func TestDisplayRateOfAConnection(t *testing.T) {
 // What does not fit a line is left out of the middle and marked, and can be read
 // all the same.
 func TestTooMuchOutput(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world, k kind) {
 		r, _, err := w.run("1", line("spam 500000"))
 		if err != nil {
@@ -143,6 +146,7 @@ func TestTooMuchOutput(t *testing.T) {
 
 // No output makes a line too long, splits a character, or breaks Markdown.
 func TestAwkwardOutput(t *testing.T) {
+	t.Parallel()
 	for name, piece := range map[string]string{
 		"escapes":  "\x1b[1m<&>\"\\",
 		"controls": "\x01\x02",
@@ -169,6 +173,7 @@ func TestAwkwardOutput(t *testing.T) {
 // A line feed alone becomes CR LF in a display terminal, and only that; not on the
 // alternate screen, on which programs move by it.
 func TestDisplayLineFeeds(t *testing.T) {
+	t.Parallel()
 	for _, pipes := range []bool{true, false} {
 		in(t, display, &bridge.Options{Pipes: pipes}, func(w *world) {
 			w.run("1", terminal.Command{Args: []string{"print", "a\nb\r\n\nc\x1b[?1049h\x1b[Hd\ne\x1b[?1049l\nf"}})
@@ -180,6 +185,7 @@ func TestDisplayLineFeeds(t *testing.T) {
 // A display terminal has one exit, with the command's status, also when its Call
 // has ended long ago.
 func TestDisplayExit(t *testing.T) {
+	t.Parallel()
 	in(t, display, nil, func(w *world) {
 		w.run("1", line("exit 3"))
 		check(w, "the exit", w.c.Card("1").Terminals[0].Exit.String(), "exit code 3")
@@ -200,6 +206,7 @@ func TestDisplayExit(t *testing.T) {
 // A title and a rawInput that are too long are cut and marked, and so is what the
 // final update says; other updates that are too long are refused.
 func TestCardsThatAreTooLarge(t *testing.T) {
+	t.Parallel()
 	huge := strings.Repeat("0123456789 <&> ", 10_000)
 	each(t, func(w *world, k kind) {
 		w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
@@ -241,6 +248,7 @@ func TestCardsThatAreTooLarge(t *testing.T) {
 
 // A tool call that cannot be sent still has its final status.
 func TestCardThatCannotBeSent(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world, k kind) {
 		w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
 			c := card("1")

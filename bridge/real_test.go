@@ -20,7 +20,7 @@ func TestFirehose(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("needs a POSIX shell")
 	}
-	timeout := time.Second
+	timeout := time.Second / 2
 	if *full {
 		timeout = 3 * time.Second
 	}
@@ -77,6 +77,7 @@ func TestFirehose(t *testing.T) {
 // Sixty real commands that end about when their time in the foreground does: what the
 // model is told of each, and what its card says, agree.
 func TestPromotionOfProcesses(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("needs a POSIX shell")
 	}

@@ -17,6 +17,7 @@ import (
 
 // Two equal commands at once have a card and a terminal each.
 func TestEqualCommandsInParallel(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world, k kind) {
 		var ids sync.Map
 		w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
@@ -55,6 +56,7 @@ func TestEqualCommandsInParallel(t *testing.T) {
 // A client may end a prompt by $/cancel_request instead of session/cancel: that
 // is a cancel, and the next prompt knows nothing of it.
 func TestPromptRequestIsCancelled(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world, k kind) {
 		var r *bridge.Result
 		over := make(chan struct{})
@@ -86,6 +88,7 @@ func TestPromptRequestIsCancelled(t *testing.T) {
 // A cancel inside the SDK's handler returns at once: what follows it on the wire
 // is handled while the client takes its time to kill.
 func TestCancelInsideTheHandler(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world, k kind) {
 		w.c.Inject(fakeconn.Fault{Method: acp.ClientMethodTerminalKill, Delay: time.Second})
 		w.later(time.Second, w.cancel)
@@ -104,6 +107,7 @@ func TestCancelInsideTheHandler(t *testing.T) {
 // However often a turn is cancelled, and by whom, it has one answer, and the
 // next turn is none of its business.
 func TestCancelManyTimes(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world, k kind) {
 		for i := range 10 {
 			id := acp.ToolCallId(fmt.Sprint(i))
@@ -131,6 +135,7 @@ func TestCancelManyTimes(t *testing.T) {
 // Cancel meets a client that is slow to answer a read of the output, or a
 // release, and a command that has just ended: one final status, nothing left.
 func TestCancelDuringOutputAndRelease(t *testing.T) {
+	t.Parallel()
 	for _, method := range []string{acp.ClientMethodTerminalOutput, acp.ClientMethodTerminalRelease, acp.ClientMethodTerminalWaitForExit, acp.ClientMethodTerminalKill} {
 		t.Run(method, func(t *testing.T) {
 			in(t, client, nil, func(w *world) {
@@ -164,6 +169,7 @@ func TestCancelDuringOutputAndRelease(t *testing.T) {
 // What arrives after its turn was answered is killed and released, and never
 // shows in the turn that is open then.
 func TestLateArrivalsStayOut(t *testing.T) {
+	t.Parallel()
 	in(t, client, nil, func(w *world) {
 		w.c.Inject(fakeconn.Fault{Method: acp.ClientMethodTerminalCreate, Reply: true, N: 1, Delay: 10 * time.Second})
 		w.later(time.Second, w.cancel)
@@ -212,6 +218,7 @@ func TestLateArrivalsStayOut(t *testing.T) {
 // A second turn beside an open one takes nothing from it. A second prompt cancels
 // the first, and that turn alone.
 func TestOverlappingPrompts(t *testing.T) {
+	t.Parallel()
 	play := func(w *world, overlap func(first, second turn)) {
 		play := func(id acp.ToolCallId, command string) turn {
 			return func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {

@@ -75,6 +75,7 @@ var errNotNow = errors.New("not now")
 // What a session's tool calls showed can be shown again to any client, as
 // display or as text, with the same status, and without any live terminal.
 func TestReplay(t *testing.T) {
+	t.Parallel()
 	for _, before := range kinds {
 		t.Run("recorded as "+string(before.presentation), func(t *testing.T) {
 			records := recorded(t, before)
@@ -132,6 +133,7 @@ func replay(w *world, k kind, records []bridge.Record) {
 // A record that cannot be of a call that is over is refused, and so is one
 // whose call is open, and one for a session that is closed.
 func TestReplayRefuses(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world, k kind) {
 		good := bridge.Record{ToolCallID: "1", Status: acp.ToolCallStatusCompleted}
 		for _, r := range []bridge.Record{{}, {ToolCallID: "1"}, {Status: acp.ToolCallStatusFailed}, {ToolCallID: "1", Status: acp.ToolCallStatusPending}} {
@@ -157,6 +159,7 @@ func TestReplayRefuses(t *testing.T) {
 
 // A long session does not flood a client that reads slowly.
 func TestReplayOfMany(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		k := display
 		k.client.Keep = -1

@@ -37,6 +37,7 @@ func (w *world) terminalRequests() int {
 // A client that did not advertise terminals is not asked for any, whatever the
 // policy and the command say.
 func TestNoCapabilityNoRequest(t *testing.T) {
+	t.Parallel()
 	for _, policy := range []bridge.Policy{bridge.Prefer, bridge.Require, bridge.Local} {
 		for _, k := range []kind{display, text} {
 			in(t, k, &bridge.Options{Policy: policy}, func(w *world) {
@@ -57,6 +58,7 @@ func TestNoCapabilityNoRequest(t *testing.T) {
 
 // The policy and the command say where it runs.
 func TestRouting(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		policy bridge.Policy
 		cmd    terminal.Command
@@ -92,6 +94,7 @@ func TestRouting(t *testing.T) {
 // A client that refuses a create has refused the command: it runs nowhere, and
 // its words are in the error.
 func TestCreateDenied(t *testing.T) {
+	t.Parallel()
 	in(t, kind{client: fakeconn.Options{Display: true}}, nil, func(w *world) {
 		denied := &acp.RequestError{Code: -32603, Message: "Permission denied for terminal/create"}
 		w.c.Inject(fakeconn.Fault{Method: acp.ClientMethodTerminalCreate, N: 1, Error: denied})
@@ -113,6 +116,7 @@ func TestCreateDenied(t *testing.T) {
 // A client that does not know the method has not run the command, so it runs
 // here, once, and is shown as text; the client is not asked again.
 func TestCreateMethodNotFound(t *testing.T) {
+	t.Parallel()
 	in(t, kind{client: fakeconn.Options{Display: true}}, nil, func(w *world) {
 		w.c.Inject(fakeconn.Fault{Method: acp.ClientMethodTerminalCreate, Error: acp.NewMethodNotFound(acp.ClientMethodTerminalCreate)})
 		for i, want := range []bridge.Presentation{bridge.PresentText, bridge.PresentDisplay} {
@@ -140,6 +144,7 @@ func TestCreateMethodNotFound(t *testing.T) {
 // A reply that no honest client gives fails its command, and the next one runs
 // here.
 func TestBadReply(t *testing.T) {
+	t.Parallel()
 	for _, result := range []any{map[string]any{}, map[string]any{"terminalId": ""}, map[string]any{"terminalId": nil}} {
 		in(t, client, nil, func(w *world) {
 			w.c.Inject(fakeconn.Fault{Method: acp.ClientMethodTerminalCreate, Result: result})
@@ -158,6 +163,7 @@ func TestBadReply(t *testing.T) {
 // A stub, whose terminals run nothing, fails its command, and the next one runs
 // here. How the command was run makes no difference.
 func TestStub(t *testing.T) {
+	t.Parallel()
 	ways := map[string]func(w *world) error{
 		"Exec": func(w *world) error {
 			r, _, err := w.run("1", line("echo x"))
@@ -203,6 +209,7 @@ func TestStub(t *testing.T) {
 
 // A client that fails in the middle of a command leaves what is known.
 func TestOutputFails(t *testing.T) {
+	t.Parallel()
 	in(t, client, nil, func(w *world) {
 		w.c.Inject(fakeconn.Fault{Method: acp.ClientMethodTerminalOutput, Error: &acp.RequestError{Code: -32603, Message: "no output"}})
 		r, _, err := w.run("1", line("echo x"))
@@ -267,6 +274,7 @@ func TestSecretsStayHere(t *testing.T) {
 // Ending the Call while the client has not answered create gives the command up:
 // what comes late is killed and released.
 func TestEndWhileCreateIsInFlight(t *testing.T) {
+	t.Parallel()
 	in(t, client, nil, func(w *world) {
 		w.c.Inject(fakeconn.Fault{Method: acp.ClientMethodTerminalCreate, Reply: true, Delay: 2 * time.Second})
 		w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
@@ -288,6 +296,7 @@ func TestEndWhileCreateIsInFlight(t *testing.T) {
 // A client that gives out one id again and again is served like any other, as
 // long as only one terminal has it at a time.
 func TestClientUsesAnIDAgain(t *testing.T) {
+	t.Parallel()
 	var ids atomic.Int64
 	o := fakeconn.Options{Memterm: &memterm.Options{NewID: func() string { return fmt.Sprint("m", ids.Add(1)) }}}
 	in(t, kind{client: o}, nil, func(w *world) {

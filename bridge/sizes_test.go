@@ -26,6 +26,7 @@ func (k kind) wide(n int) kind {
 // the line, or after hundreds of others. The turn is answered, the card is final,
 // and the next command runs.
 func TestOutputThatLeavesNoRoom(t *testing.T) {
+	t.Parallel()
 	for name, output := range map[string]string{
 		"backticks": strings.Repeat("`", 15_000),
 		"invalid":   strings.Repeat("\xff\xfe", 8_000),
@@ -66,10 +67,14 @@ func TestOutputThatLeavesNoRoom(t *testing.T) {
 // Hundreds of commands in one tool call, one after the other or all at once, have
 // one card that fits its lines: the later ones are shown, and how many are not.
 func TestHundredsOfCommandsInACall(t *testing.T) {
+	t.Parallel()
 	for _, k := range kinds {
 		for _, size := range []int{0, 29_000} {
-			n := 60 // the work is quadratic: each update names all its terminals
-			if *full || k.presentation == bridge.PresentText && size == 0 {
+			n, live := 60, 40 // the work is quadratic: each update names all its terminals
+			switch {
+			case *full:
+				n, live = 460, 460
+			case k.presentation == bridge.PresentText && size == 0:
 				n = 460 // not all are shown
 			}
 			t.Run(fmt.Sprint(k.presentation, " ", size), func(t *testing.T) {
@@ -88,7 +93,7 @@ func TestHundredsOfCommandsInACall(t *testing.T) {
 						}
 						call.End("", nil)
 						call = t.ToolCall(sized("live", size))
-						for range n {
+						for range live {
 							if _, err := call.StartBackground(ctx, line("sleep 1h")); err != nil {
 								w.Fatal(err)
 							}
@@ -122,6 +127,7 @@ func sized(id acp.ToolCallId, size int) acp.SessionUpdateToolCall {
 // Whatever a card says, and however its commands write: every line fits, and there
 // is one tool_call and one final status.
 func TestCardsAtRandom(t *testing.T) {
+	t.Parallel()
 	pieces := []string{"plain ", "\x1b[1m<&>", "\xff", "漢字🙂", "`", "```\n", "\u202e", "\n"}
 	seeds := uint64(10)
 	if *full {
@@ -180,6 +186,7 @@ func TestCardsAtRandom(t *testing.T) {
 
 // Ids and limits of any size are refused or bounded.
 func TestSizesOfIDsAndLimits(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world, k kind) {
 		long := strings.Repeat("\x01", 6_000)
 		if _, err := w.b.Session(acp.SessionId(long), "/work"); !errors.Is(err, terminal.ErrTooLarge) {
@@ -222,6 +229,7 @@ func TestSizesOfIDsAndLimits(t *testing.T) {
 
 // A record of any output can be replayed as it could be shown.
 func TestReplayOfAwkwardRecords(t *testing.T) {
+	t.Parallel()
 	for _, k := range []kind{display, text} {
 		in(t, k, nil, func(w *world) {
 			for i, output := range []string{strings.Repeat("`", 9_000), strings.Repeat("\x1b", 16_384), strings.Repeat("\xff", 16_384), strings.Repeat("```\n", 5_000)} {

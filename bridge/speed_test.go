@@ -24,6 +24,7 @@ import (
 // the exit, else another read 50 ms later. Nothing else is on the path: not the
 // release, and not the updates.
 func TestForegroundRoundTrips(t *testing.T) {
+	t.Parallel()
 	for _, complete := range []bool{true, false} {
 		for _, trip := range []time.Duration{0, 2 * time.Millisecond, 20 * time.Millisecond, 200 * time.Millisecond, time.Second} {
 			for _, runs := range []time.Duration{0, 10 * time.Millisecond, 100 * time.Millisecond, 3 * time.Second} {
@@ -140,6 +141,7 @@ func memory() uint64 {
 // A session whose client never answers its create changes nothing for another
 // one: each of its updates and requests is sent at the same time.
 func TestSessionsAreIndependent(t *testing.T) {
+	t.Parallel()
 	alone, beside := timing(t, false), timing(t, true)
 	if diff := cmp.Diff(alone, beside); len(alone) == 0 || diff != "" {
 		t.Errorf("beside a session that hangs it is another one (-alone +beside):\n%s", diff)

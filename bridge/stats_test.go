@@ -19,6 +19,7 @@ import (
 // The counts are right while commands run, when they are forgotten, and after
 // the session has closed.
 func TestStats(t *testing.T) {
+	t.Parallel()
 	for _, k := range kinds {
 		t.Run(string(k.presentation), func(t *testing.T) {
 			in(t, k, &bridge.Options{MaxTerminals: 3}, func(w *world) {
@@ -52,6 +53,7 @@ func TestStats(t *testing.T) {
 
 // What a close cannot settle is counted as its LeakError lists it.
 func TestStatsOfLeaks(t *testing.T) {
+	t.Parallel()
 	synctestWorld(t, client, nil, func(w *world) {
 		w.c.Inject(fakeconn.Fault{Method: acp.ClientMethodTerminalRelease, Drop: true})
 		for i := range 3 {
@@ -69,6 +71,7 @@ func TestStatsOfLeaks(t *testing.T) {
 
 // No output and no value of the environment is logged, whatever goes wrong.
 func TestLogsHaveNoSecrets(t *testing.T) {
+	t.Parallel()
 	for _, k := range kinds {
 		t.Run(string(k.presentation), func(t *testing.T) {
 			var log lockedBuffer

@@ -51,6 +51,7 @@ func managed(t terminaltest.T, o bridge.Options, l terminaltest.Limits, of func(
 }
 
 func TestManagers(t *testing.T) {
+	t.Parallel()
 	ofState := func(_ *bridge.Bridge, s *bridge.State) terminal.Manager { return s.Manager() }
 	ofBridge := func(b *bridge.Bridge, _ *bridge.State) terminal.Manager { return b.Manager() }
 	for _, route := range []struct {

@@ -223,6 +223,7 @@ func (w *world) lives() int {
 
 // Every cell of the table in docs/architecture.md is as it says, on every route.
 func TestStateMachine(t *testing.T) {
+	t.Parallel()
 	for _, r := range rows {
 		for state, c := range r.cells {
 			if c.text == none.text {
@@ -398,6 +399,7 @@ func (m *heldManager) Start(ctx context.Context, cmd terminal.Command) (terminal
 
 // The table of the documentation is the one that is tested.
 func TestStateMachineIsDocumented(t *testing.T) {
+	t.Parallel()
 	doc, err := os.ReadFile("../docs/architecture.md")
 	if err != nil {
 		t.Fatal(err)

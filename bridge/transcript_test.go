@@ -104,6 +104,7 @@ func runs(w *world, id acp.ToolCallId, cmd terminal.Command) {
 }
 
 func TestTranscripts(t *testing.T) {
+	t.Parallel()
 	for _, test := range transcripts {
 		t.Run(test.name, func(t *testing.T) {
 			test.kind.client.Latency = 10 * time.Millisecond

@@ -32,6 +32,7 @@ func (w *world) later(d time.Duration, f func()) {
 // A cancel stops the command, leaves its result, and is answered when all has
 // ended.
 func TestCancelWithNoTimeout(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world, k kind) {
 		w.later(2500*time.Millisecond, w.cancel)
 		start := time.Now()
@@ -58,6 +59,7 @@ func TestCancelWithNoTimeout(t *testing.T) {
 // An agent that takes no note of a cancel, and never ends its tool calls, is no
 // obstacle.
 func TestToolEndNeverComes(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world, k kind) {
 		w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
 			t.ToolCall(card("unseen"))
@@ -75,6 +77,7 @@ func TestToolEndNeverComes(t *testing.T) {
 
 // What begins on a turn that is over fails.
 func TestAfterTheTurn(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world, k kind) {
 		var over *bridge.Turn
 		var call *bridge.Call
@@ -101,6 +104,7 @@ func TestAfterTheTurn(t *testing.T) {
 
 // A panic is an error of the turn; the card says failed, and nothing runs on.
 func TestPanic(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world, k kind) {
 		_, err := w.prompt(func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
 			if _, err := t.ToolCall(card("1")).StartBackground(ctx, line("sleep 1h")); err != nil {
@@ -135,6 +139,7 @@ func TestPanic(t *testing.T) {
 // A cancel between a background start and its tool-end stops what the model
 // never learned of, and what it knows goes on.
 func TestCancelBetweenBackgroundStartAndToolEnd(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world, k kind) {
 		var known, unknown terminal.Terminal
 		w.must(acp.StopReasonEndTurn, func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
@@ -159,6 +164,7 @@ func TestCancelBetweenBackgroundStartAndToolEnd(t *testing.T) {
 // A create that is under way at the cancel is waited for, and what comes of it
 // is killed and released before the answer.
 func TestCancelWhileCreateIsInFlight(t *testing.T) {
+	t.Parallel()
 	in(t, client, nil, func(w *world) {
 		w.c.Inject(fakeconn.Fault{Method: acp.ClientMethodTerminalCreate, Reply: true, Delay: 2 * time.Second})
 		w.later(time.Second, w.cancel)
@@ -193,6 +199,7 @@ func live(ts []terminal.Terminal) []terminal.Terminal {
 // A create that is never answered holds the answer up for no longer than the
 // bound, and the message says what is not known.
 func TestCancelWithUnansweredCreate(t *testing.T) {
+	t.Parallel()
 	synctestWorld(t, client, nil, func(w *world) {
 		w.c.Inject(fakeconn.Fault{Method: acp.ClientMethodTerminalCreate, Drop: true})
 		w.later(time.Second, w.cancel)
@@ -214,6 +221,7 @@ func TestCancelWithUnansweredCreate(t *testing.T) {
 // A command that survives its kill is named in the message, and the answer does
 // not wait for it.
 func TestCancelOfWhatDoesNotEnd(t *testing.T) {
+	t.Parallel()
 	synctestWorld(t, client, nil, func(w *world) {
 		w.c.Inject(fakeconn.Fault{Method: acp.ClientMethodTerminalKill, Drop: true})
 		w.c.Inject(fakeconn.Fault{Method: acp.ClientMethodTerminalRelease, Drop: true})
@@ -269,6 +277,7 @@ func (w *world) command(id acp.ToolCallId, text string) turn {
 // they are, over a slow link, and whatever the agent's Cancel does before it
 // cancels the session's turns.
 func TestInterruptAndSend(t *testing.T) {
+	t.Parallel()
 	for _, latency := range []time.Duration{0, 50 * time.Millisecond} {
 		for _, work := range []time.Duration{0, time.Millisecond, time.Second} {
 			t.Run(fmt.Sprint(latency, work), func(t *testing.T) {
@@ -304,6 +313,7 @@ func over(t *testing.T, latency time.Duration, f func(w *world)) {
 
 // A cancel that finds no turn open cancels none, and not the next one either.
 func TestCancelWithNothingOpen(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world, k kind) {
 		w.must(acp.StopReasonEndTurn, w.command("1", "echo x"))
 		w.cancel()
@@ -317,6 +327,7 @@ func TestCancelWithNothingOpen(t *testing.T) {
 // A cancel right behind its prompt counts, even if the agent has not begun its
 // turn yet.
 func TestCancelRightBehindItsPrompt(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world, k kind) {
 		for _, late := range []time.Duration{time.Millisecond, time.Second} {
 			w.onPrompt = func() { time.Sleep(late) }
@@ -332,6 +343,7 @@ func TestCancelRightBehindItsPrompt(t *testing.T) {
 
 // A cancel that comes while the turn settles counts.
 func TestCancelOfASettlingTurn(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world, k kind) {
 		answer := w.sent(func(ctx context.Context, t *bridge.Turn) (acp.PromptResponse, error) {
 			go t.ToolCall(card("1")).Exec(ctx, line("ignore-term 1h"))
@@ -346,6 +358,7 @@ func TestCancelOfASettlingTurn(t *testing.T) {
 
 // Of overlapping prompts the newest wins, whatever their number.
 func TestNewestPromptWins(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world, k kind) {
 		var answers []func(acp.StopReason)
 		for i := range 4 {
@@ -363,6 +376,7 @@ func TestNewestPromptWins(t *testing.T) {
 // The ctx of a turn ends it as a cancel does, and no cancel of the session that
 // comes later hits the next turn.
 func TestEndOfTheContext(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world, k kind) {
 		ctx, cancel := context.WithCancel(w.Context())
 		w.later(time.Second, cancel)
@@ -380,6 +394,7 @@ func TestEndOfTheContext(t *testing.T) {
 
 // A cancel ends every open turn of the session, and no other session's.
 func TestCancelOfOverlappingTurns(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world, k kind) {
 		other, err := w.b.Session("other", "/")
 		if err != nil {
@@ -411,6 +426,7 @@ func TestCancelOfOverlappingTurns(t *testing.T) {
 // A cancel that races with the end of the command, its timeout and End has one
 // outcome, whatever it is, and nothing is left.
 func TestCancelRaces(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world, k kind) {
 		for i := range 40 {
 			delay := 980*time.Millisecond + time.Duration(i)*time.Millisecond
@@ -450,6 +466,7 @@ func TestCancelRaces(t *testing.T) {
 // Of a command that its timeout ended, and that no End has taken note of, the turn's
 // answer says that nobody has confirmed it.
 func TestTimeoutIsNotConfirmed(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := open(t, client, nil)
 		w.c.Inject(fakeconn.Fault{Method: "terminal/kill", Drop: true})
@@ -471,6 +488,7 @@ func TestTimeoutIsNotConfirmed(t *testing.T) {
 
 // A cancel that the client does not confirm is no end: the answer says so.
 func TestCancelIsNotConfirmed(t *testing.T) {
+	t.Parallel()
 	for name, fault := range map[string][]fakeconn.Fault{
 		"never answered": {{Method: "terminal/kill", Drop: true}, {Method: "terminal/release", Drop: true}},
 		"nothing done":   {{Method: "terminal/kill", Result: json.RawMessage("{}")}, {Method: "terminal/release", Result: json.RawMessage("{}")}},
@@ -502,6 +520,7 @@ func TestCancelIsNotConfirmed(t *testing.T) {
 
 // Closing the session ends its turns as cancelled, and everything that runs.
 func TestCloseSession(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world, k kind) {
 		closed := make(chan struct{})
 		sent := 0 // updates, when the close was answered
@@ -539,6 +558,7 @@ func TestCloseSession(t *testing.T) {
 // When the connection dies every waiter returns at once, nothing is sent any
 // more, and local commands die.
 func TestConnectionDiesMidCommand(t *testing.T) {
+	t.Parallel()
 	each(t, func(w *world, k kind) {
 		var r *bridge.Result
 		var err, answer error
@@ -586,6 +606,7 @@ func TestConnectionDiesMidCommand(t *testing.T) {
 // A cancel and the answer to create may come at the same instant; whichever is
 // first, the command ends, its terminal is released and the card is final.
 func TestCancelAsCreateIsAnswered(t *testing.T) {
+	t.Parallel()
 	in(t, client, nil, func(w *world) {
 		w.c.Inject(fakeconn.Fault{Method: acp.ClientMethodTerminalCreate, Reply: true, Delay: time.Second})
 		for i := range 50 {

@@ -33,6 +33,7 @@ func unread(t *testing.T, k kind, f func(r *round, s *bridge.State)) {
 // of what is queued. The final update, which counted on it, changes with it: nothing
 // follows the final status.
 func TestNothingFollowsTheFinalStatus(t *testing.T) {
+	t.Parallel()
 	unread(t, client, func(r *round, s *bridge.State) {
 		r.c.slow = 500 * time.Millisecond
 		r.jobs["job-1"] = &job{name: "job-1", call: "1", lines: 2, interval: time.Hour}
