@@ -20,7 +20,7 @@ func TestFirehose(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("needs a POSIX shell")
 	}
-	timeout := time.Second / 2
+	timeout := time.Second
 	if *full {
 		timeout = 3 * time.Second
 	}
