@@ -602,8 +602,12 @@ func TestNoOutputIsLost(t *testing.T) {
 	needTable(t)
 	t.Parallel()
 	l := newLocal(t, nil)
+	n := 50
+	if *full {
+		n = 170
+	}
 	for _, tty := range []*execenv.TTY{nil, {}, {Input: true}} {
-		for i := range 170 {
+		for i := range n {
 			spec := sh("head -c 20480 /dev/zero")
 			spec.TTY = tty
 			r := start(t, l, spec)
