@@ -52,6 +52,7 @@ func TestWhatIsLearned(t *testing.T) {
 				known := acpterm.DefaultProfiles().Find(c.Init().ClientInfo)
 				switch got := client.Learned(); {
 				case got.KeepsHead && b.Truncate == nil,
+					got.CompleteAtExit && (b.Lag > 0 || b.LosesTail),
 					got.Signals != acpterm.SignalsUnknown && known.Signals != acpterm.SignalsUnknown && got.Signals != known.Signals:
 					t.Errorf("wrong: %+v, but it is %+v", got, known)
 				}
@@ -61,6 +62,11 @@ func TestWhatIsLearned(t *testing.T) {
 	for name, want := range map[string]acpterm.Profile{
 		"zed":     {KeepsHead: true, Signals: acpterm.SignalTexts, CompleteAtExit: true},
 		"jupyter": {Signals: acpterm.SignalNames, CompleteAtExit: true},
+
+		"acpx":     {Signals: acpterm.SignalNames}, // outputs come late
+		"obsidian": {Signals: acpterm.SignalNames},
+		"toad":     {CompleteAtExit: true}, // a code tells nothing of signals
+		"deepchat": {},
 	} {
 		if got := learned[name]; got.KeepsHead != want.KeepsHead || got.Signals != want.Signals || got.CompleteAtExit != want.CompleteAtExit {
 			t.Errorf("%s: learned %+v, want %+v", name, got, want)
