@@ -91,53 +91,70 @@ func BenchmarkStart(b *testing.B) {
 }
 
 // BenchmarkThroughput measures the output of 64 MiB, by turns with the plain
-// command.
+// command: into a writer (Spec.Stdout, Cmd.Stdout), and out of a pipe, where it takes
+// one more goroutine here.
 func BenchmarkThroughput(b *testing.B) {
 	const size = 64 << 20
 	const line = "head -c 67108864 /dev/zero"
+	buf := make([]byte, 64<<10)
+	read := func(b *testing.B, out io.Reader, err error, start, wait func() error) {
+		if err == nil {
+			err = start()
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+		n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{out}, buf)
+		if err != nil || n != size {
+			b.Fatalf("%d bytes, %v", n, err)
+		}
+		if err := wait(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	write := func(b *testing.B, n *counter, run func() error) {
+		if err := run(); err != nil || *n != size {
+			b.Fatalf("%d bytes, %v", *n, err)
+		}
+	}
 	for _, p := range benchPlaces() {
-		b.Run(p.name, func(b *testing.B) {
+		b.Run(p.name+"/writer", func(b *testing.B) {
 			b.SetBytes(size)
 			e := newExecutor(b, p.get(b), nil)
 			command := p.plain(b)
-			read := func(out io.Reader, buf []byte) {
-				n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{out}, buf)
-				if err != nil || n != size {
-					b.Fatalf("%d bytes, %v", n, err)
-				}
-			}
-			buf := make([]byte, 64<<10)
-			ours := func() {
+			compare(b, func() {
+				n, spec := new(counter), sh(line)
+				spec.Stdout = n
+				write(b, n, e.Command(context.Background(), spec).Run)
+			}, func() {
+				n, cmd := new(counter), command(line)
+				cmd.Stdout = n
+				write(b, n, cmd.Run)
+			})
+		})
+		b.Run(p.name+"/pipe", func(b *testing.B) {
+			b.SetBytes(size)
+			e := newExecutor(b, p.get(b), nil)
+			command := p.plain(b)
+			compare(b, func() {
 				p := e.Command(context.Background(), sh(line))
 				out, err := p.StdoutPipe()
-				if err == nil {
-					err = p.Start()
-				}
-				if err != nil {
-					b.Fatal(err)
-				}
-				read(out, buf)
-				if err := p.Wait(); err != nil {
-					b.Fatal(err)
-				}
-			}
-			plain := func() {
+				read(b, out, err, p.Start, p.Wait)
+			}, func() {
 				cmd := command(line)
 				out, err := cmd.StdoutPipe()
-				if err == nil {
-					err = cmd.Start()
-				}
-				if err != nil {
-					b.Fatal(err)
-				}
-				read(out, buf)
-				if err := cmd.Wait(); err != nil {
-					b.Fatal(err)
-				}
-			}
-			compare(b, ours, plain)
+				read(b, out, err, cmd.Start, cmd.Wait)
+			})
 		})
 	}
+}
+
+// A counter counts the bytes that are written to it.
+type counter int64
+
+func (c *counter) Write(b []byte) (int, error) {
+	*c += counter(len(b))
+	return len(b), nil
 }
 
 // compare runs two things by turns, and reports the medians' ratio.
