@@ -45,6 +45,12 @@ func TestSecrets(t *testing.T) {
 		"A=" + x(14) + ".atlasv1." + x(67), "A=AKCp" + x(69), "A=NRAK-" + strings.ToUpper(x(27)), "A=PMAK-" + strings.Repeat("0a", 12) + "-" + strings.Repeat("0a", 17),
 		"A=sgp_" + strings.Repeat("0a", 20), "A=ntn_12345678901" + x(35), "A=sha256~" + x(43), "A=fo1_" + x(43),
 		"A=machine h login u password p", "A=machine h\n  password p", "A=users:\n- user:\n    client-key-data: LS0t",
+		"A=curl -H 'Authorization: Bearer abcdefghijkl' https://h", "A='http.extraheader=AUTHORIZATION: basic dXNlcjpwYXNz'",
+		"A=//registry.npmjs.org/:_authToken=abcdefgh", "A=_password=aGVsbG8xMjM=", "A=-Xmx1g -Djavax.net.ssl.keyStorePassword=changeit",
+		"A=-Drepo.password=s3cret", "A=run --password=s3cret -x", "A=--token s3cret123", "A=PuTTY-User-Key-File-3: ssh-ed25519",
+		"A=sbp_" + strings.Repeat("0a", 20), "A=figd_" + x(40), "A=r8_" + x(37), "A=GOCSPX-" + x(28), "A=sq0csp-" + x(43),
+		"A=CCIPAT_" + x(22) + "_" + strings.Repeat("0a", 20), "A=lsv2_pt_" + strings.Repeat("0a", 16) + "_0123456789", "A=nfp_" + x(36),
+		"pgpass=s", "USERPASS=s", "PROXY_USERPWD=s", "MNEMONIC=s", "WALLET_SEED_PHRASE=s", "COSMOS_PRIMARY_KEY=s",
 		"A=https://hooks.slack.com/services/T0/B0/" + x(24), "A=https://discord.com/api/webhooks/1/" + x(40),
 	}
 	stays := []string{
@@ -61,6 +67,10 @@ func TestSecrets(t *testing.T) {
 		"ANDROID_HOME=/opt/android", "JAVA_TOOL_OPTIONS=-Dfile.encoding=UTF-8", "PATH=/bin", "HOME=/home/u", "LANG=C.UTF-8",
 		"CREDIT=1", "SCRED=1", "PWM=1", "SPW=1", "COOKIEJAR=1", "ERLANG_OTP=27", "LED_PIN=13", "IMAGE=app@sha256:" + strings.Repeat("0a", 32),
 		"A=SKIP", "A=SK" + strings.Repeat("0a", 15), "A=key-" + strings.Repeat("0a", 15), "A=dp.pt.short", "A=machine learning password", "A=sdk-1.2.3",
+		"GPG_KEY=A035C8C19219BA821ECEA86B64E628F8D684696D", "PARTITION_KEY=id", "TABLE_SORT_KEY=at", "CACHE_KEY=v1-linux",
+		"OAUTH_TOKEN_URL=https://h/oauth", "TOKEN_URI=https://h/token", "TOKEN_ENDPOINT=https://h/t", "TOKEN_TYPE=bearer",
+		"GITHUB_TOKEN_PERMISSIONS=read", "PASSWORD_MIN_LENGTH=12", "PASSWORD_HASHER=bcrypt", "SECRET_MANAGER=gcp", "CREDENTIAL_HELPER=store",
+		"A=docker login --password-stdin", "A=--password-file /run/x --token-type bearer", "A=--no-password --quiet", "A=authorization: none",
 		"SHA=0123456789abcdef0123456789abcdef01234567", "UUID=123e4567-e89b-12d3-a456-426614174000",
 	}
 	check := func(kv string, env execenv.Env, want bool) {

@@ -76,6 +76,11 @@ var secretNames = []rule{
 	{"*_COOKIE", "common"},
 	{"*_COOKIES", "common"},
 	{"*TOTP*", "RFC 6238: the seed of one-time passwords"},
+	{"PGPASS", "common: of .pgpass"},
+	{"*USERPASS", "common"},
+	{"*USERPWD", "curl: CURLOPT_USERPWD"},
+	{"*MNEMONIC", "BIP 39: the words of a wallet"},
+	{"*SEED_PHRASE", "BIP 39: the words of a wallet"},
 	{"BW_SESSION", "Bitwarden"},
 	{"OP_SESSION_*", "1Password"},
 }
@@ -86,6 +91,10 @@ var secretValues = []rule{
 	{`://[[:xdigit:]]{32,}@`, "Sentry: a key in a URL"},
 	{`(?i)(?:^|[?&;,\s"'{])"?(?:password|passwd|pwd|(?:client|shared)[_-]?secret|secret|(?:access|auth|api|refresh)[_-]?token|token|api[_-]?key|(?:shared[_-]?)?(?:access|account|secret)[_-]?key)"?\s*[=:]\s*"?[^\s&;,"']{4}`,
 		"gitleaks generic-api-key; a connection string, a query or JSON"},
+	{`(?i)(?:^|[\s"'])-[-D][\w.-]*(?:password|passwd|passphrase|secret|token)(?:=|\s+)[^\s&;,"'-][^\s&;,"']{3}`,
+		"options of commands and of Java: --password=, -Djavax.net.ssl.keyStorePassword="},
+	{`(?i)\bauthorization:\s*(?:bearer|basic|token)\s+[^\s"']{8}`, "gitleaks curl-auth-header, within a command or git's http.extraHeader"},
+	{`(?:^|[:\s])_(?:authToken|auth|password)\s*=\s*\S{4}`, "npm: .npmrc"},
 	{`(?i)[?&;](?:sig|signature|x-amz-signature|x-goog-signature)=[^\s&;]{8}`, "Azure, AWS, Google: signed URLs"},
 	{`(?i)^\s*(?:authorization:\s*)?(?:bearer|basic|token)\s+\S{8,}\s*$`, "gitleaks curl-auth-header"},
 	{`"auths?"\s*:\s*[{"]`, "Docker: config.json"},
@@ -142,12 +151,24 @@ var secretValues = []rule{
 	{`\bsha256~[\w-]{43}`, "gitleaks openshift-user-token"},
 	{`\bfo1_[\w-]{43}|\bfm[12][ar]?_[a-zA-Z0-9+/]{100}`, "gitleaks flyio-access-token"},
 	{`(?i)\bmachine\s+\S+\s+(?:login\s+\S+\s+)?password\s+\S`, "netrc"},
+	{`\bPuTTY-User-Key-File-\d:`, "PuTTY: private keys"},
+	{`\bsbp_[a-f0-9]{40}\b`, "Supabase: access tokens"},
+	{`\bfigd_[\w-]{40}`, "Figma: access tokens"},
+	{`\br8_[a-zA-Z0-9]{37}`, "Replicate: API tokens"},
+	{`\bGOCSPX-[\w-]{28}`, "Google: client secrets"},
+	{`\bsq0csp-[\w-]{43}`, "gitleaks square-access-token"},
+	{`\bCCIPAT_[a-zA-Z0-9]{22}_[a-f0-9]{40}`, "CircleCI: personal tokens"},
+	{`\blsv2_(?:pt|sk)_[a-f0-9]{32}_[a-f0-9]{10}`, "LangSmith: API keys"},
+	{`\bnfp_[a-zA-Z0-9]{36}`, "Netlify: access tokens"},
 	{`\bclient-key-data:\s*\S`, "Kubernetes: kubeconfig"},
 }
 
 // What has such a name and is no secret all the same.
 var (
-	publicNames  = []string{"*PUBLIC_KEY*", "*PUBLICKEY*", "*PUBLISHABLE_KEY*"}
+	publicNames = []string{"*PUBLIC_KEY*", "*PUBLICKEY*", "*PUBLISHABLE_KEY*",
+		"GPG_KEY", // of the images of Python: a fingerprint
+		"*PARTITION_KEY", "*SORT_KEY", "*CACHE_KEY", "*TOKEN_URL", "*TOKEN_URI", "*TOKEN_ENDPOINT", "*TOKEN_TYPE",
+		"*TOKEN_PERMISSIONS", "*PASSWORD_MIN_LENGTH", "*PASSWORD_HASHER", "*SECRET_MANAGER", "*CREDENTIAL_HELPER"}
 	countedNames = []string{"*TOKENS", "*_TOKEN_*", "*_KEYS"}                                 // MAX_TOKENS
 	fileNames    = []string{"*_FILE", "*_PATH", "*_DIR", "*_HOME", "*_SOCK", "*_CREDENTIALS"} // the value may be a path
 
