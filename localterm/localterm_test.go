@@ -395,6 +395,22 @@ func TestStdoutAndStderr(t *testing.T) {
 	}
 }
 
+// A read of one stream from the end on waits for what comes next, however long the
+// output grows meanwhile.
+func TestStreamFromTheEnd(t *testing.T) {
+	m := newManager(t, nil)
+	term := start(t, m, terminal.Command{Line: "while :; do echo more; echo other >&2; sleep .05; done"})
+	for range 3 {
+		out, err := term.(terminal.StreamReader).ReadStream(t.Context(), terminal.Stdout, terminal.End, bound)
+		if err != nil || !strings.HasPrefix(out.Text, "more\n") || strings.Contains(out.Text, "other") || out.Truncated {
+			t.Fatalf("%+v, %v", out, err)
+		}
+	}
+	if _, err := term.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestStartErrors(t *testing.T) {
 	m := newManager(t, nil)
 	dir := t.TempDir()
