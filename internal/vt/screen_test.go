@@ -132,6 +132,18 @@ func TestResize(t *testing.T) {
 	}
 }
 
+// A saved cursor stays at its text when the screen gets taller and takes back what has
+// left it.
+func TestResizeKeepsTheSavedCursor(t *testing.T) {
+	s := vt.New(2, 6, false)
+	s.Write("one\r\ntwo\r\nthree\x1b7")
+	s.Resize(4, 6)
+	s.Write("\x1b[H\x1b8!")
+	if got, want := shoot(s, 0).Rows, []string{"one", "two", "three!", ""}; !cmp.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // A line feed returns the carriage where nobody put a carriage return before it,
 // but not on the alternate screen, where programs move by it.
 func TestNewline(t *testing.T) {
