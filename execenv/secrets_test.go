@@ -48,6 +48,8 @@ func TestSecrets(t *testing.T) {
 		"A=curl -H 'Authorization: Bearer abcdefghijkl' https://h", "A='http.extraheader=AUTHORIZATION: basic dXNlcjpwYXNz'",
 		"A=//registry.npmjs.org/:_authToken=abcdefgh", "A=_password=aGVsbG8xMjM=", "A=-Xmx1g -Djavax.net.ssl.keyStorePassword=changeit",
 		"A=-Drepo.password=s3cret", "A=run --password=s3cret -x", "A=--token s3cret123", "A=PuTTY-User-Key-File-3: ssh-ed25519",
+		"A=LTAI" + x(20), "A=AKID" + x(32), "A=EAAC" + x(100), "A=EAAA" + x(60), "A=1//0" + x(40),
+		"A=v1.0-" + strings.Repeat("0a", 12) + "-" + strings.Repeat("0a", 73), "A=bkua_" + strings.Repeat("0a", 20), "A=tfp_" + x(40),
 		"A=sbp_" + strings.Repeat("0a", 20), "A=figd_" + x(40), "A=r8_" + x(37), "A=GOCSPX-" + x(28), "A=sq0csp-" + x(43),
 		"A=CCIPAT_" + x(22) + "_" + strings.Repeat("0a", 20), "A=lsv2_pt_" + strings.Repeat("0a", 16) + "_0123456789", "A=nfp_" + x(36),
 		"pgpass=s", "USERPASS=s", "PROXY_USERPWD=s", "MNEMONIC=s", "WALLET_SEED_PHRASE=s", "COSMOS_PRIMARY_KEY=s",

@@ -160,6 +160,14 @@ var secretValues = []rule{
 	{`\bCCIPAT_[a-zA-Z0-9]{22}_[a-f0-9]{40}`, "CircleCI: personal tokens"},
 	{`\blsv2_(?:pt|sk)_[a-f0-9]{32}_[a-f0-9]{10}`, "LangSmith: API keys"},
 	{`\bnfp_[a-zA-Z0-9]{36}`, "Netlify: access tokens"},
+	{`\bLTAI[a-zA-Z0-9]{20}\b`, "gitleaks alibaba-access-key-id"},
+	{`\bAKID[a-zA-Z0-9]{32}\b`, "Tencent Cloud: secret ids"},
+	{`\bEAA[MC][a-zA-Z0-9]{100}`, "gitleaks facebook-page-access-token"},
+	{`\bEAAA[\w-]{60}`, "gitleaks square-access-token"},
+	{`\bv1\.0-[a-f0-9]{24}-[a-f0-9]{146}\b`, "gitleaks cloudflare-origin-ca-key"},
+	{`\b1//0[\w-]{40}`, "Google: OAuth refresh tokens"},
+	{`\bbkua_[a-z0-9]{40}\b`, "Buildkite: API tokens"},
+	{`\btfp_[a-zA-Z0-9]{40}`, "gitleaks typeform-api-token"},
 	{`\bclient-key-data:\s*\S`, "Kubernetes: kubeconfig"},
 }
 
