@@ -170,11 +170,26 @@ func (c *Control) change(s session, f func(*note)) {
 	f(c.noteOf(s.id, s.info.Command.Labels))
 }
 
-// find returns the session with this id or name.
+// enteredWithin is how long after the start of its program a command may be entered: in
+// a client's terminal it runs before the client has answered, and may name itself.
+const enteredWithin = time.Second / 2
+
+// find returns the session with this id or name. While something runs, or starts, it
+// waits a little for one that is not known.
 func (c *Control) find(idOrName string) (session, error) {
 	if idOrName == "" {
 		return session{}, fmt.Errorf("%w: name a session by its id or its name", ErrBad)
 	}
+	for deadline := time.Now().Add(enteredWithin); ; time.Sleep(10 * time.Millisecond) {
+		s, err := c.known(idOrName)
+		if err == nil || !time.Now().Before(deadline) || !c.m.Busy() {
+			return s, err
+		}
+	}
+}
+
+// known returns the session with this id or name, if it is known now.
+func (c *Control) known(idOrName string) (session, error) {
 	all := c.sessions()
 	for _, same := range []func(session) bool{
 		func(s session) bool { return s.id == idOrName },

@@ -315,3 +315,47 @@ func TestSendComesBehindTheCommand(t *testing.T) {
 		}
 	})
 }
+
+// A late Manager enters what it has started a little later, as one does whose commands
+// run before it is told so.
+type late struct {
+	terminal.Manager
+	after time.Duration
+}
+
+func (m late) List() (entered []terminal.Terminal) {
+	for _, t := range m.Manager.List() {
+		if time.Since(t.Info().Started) >= m.after {
+			entered = append(entered, t)
+		}
+	}
+	return entered
+}
+
+// A command that names itself at once is found, also where it runs before it is
+// entered. What does not exist is an error within half a second, and at once where
+// nothing runs.
+func TestACommandThatNamesItselfAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := memterm.New(nil)
+		defer m.Close()
+		c := control.New(late{m, 100 * time.Millisecond}, nil)
+		defer c.Close()
+		fails := func(within time.Duration) {
+			t.Helper()
+			start := time.Now()
+			if _, err := c.Read(t.Context(), "nobody", 0); !errors.Is(err, control.ErrUnknown) || time.Since(start) > within {
+				t.Errorf("%v after %v", err, time.Since(start))
+			}
+		}
+		fails(0)
+		term, err := m.Start(t.Context(), terminal.Command{Args: []string{"sleep", "1h"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Rename(t.Context(), term.Info().ID, "myself"); err != nil {
+			t.Error(err)
+		}
+		fails(time.Second / 2)
+	})
+}
