@@ -5,6 +5,7 @@ package launcher_test
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -173,4 +174,31 @@ func TestASizeIsToldAgain(t *testing.T) {
 	}
 	p.StopTree(0)
 	_ = p.Wait()
+}
+
+// What a command leaves on its terminal is named, also when the terminal and the
+// launcher have ended with the command, and is ended with its tree.
+func TestSurvivorsOfATerminal(t *testing.T) {
+	e := newExecutor(t, ssh(t, "sh", nil), nil)
+	spec := sh("trap '' HUP; sleep 321 & echo left")
+	spec.TTY = &execenv.TTY{}
+	p := e.Command(t.Context(), spec).(execenv.Session)
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	tty, _ := p.Terminal()
+	if _, err := io.Copy(io.Discard, tty); err != nil && !errors.Is(err, os.ErrClosed) {
+		t.Logf("the terminal's end: %v", err)
+	}
+	<-p.Exited()
+	time.Sleep(time.Second) // the launcher has ended by then
+	if left := p.Survivors(); len(left) != 1 || !strings.Contains(left[0].Command, "sleep 321") {
+		t.Errorf("left: %#v", left)
+	}
+	if left := p.StopTree(0); left == nil || len(left) > 0 {
+		t.Errorf("after the stop: %#v", left)
+	}
+	if err := p.Wait(); err != nil {
+		t.Error(err)
+	}
 }

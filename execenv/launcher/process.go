@@ -852,10 +852,11 @@ func (p *process) StopTree(grace time.Duration) []terminal.Proc {
 	return left
 }
 
-// Survivors implements [execenv.Session]. It asks only while something holds the
-// launcher open: else it is not known whether something runs.
+// Survivors implements [execenv.Session]. On pipes it asks only while something holds
+// the launcher open: else it is not known whether something runs. A terminal ends with
+// the command, whatever still runs on it, and tells nothing.
 func (p *process) Survivors() []terminal.Proc {
-	if await.Closed(p.over) || p.conn.blind {
+	if p.spec.TTY == nil && await.Closed(p.over) || p.conn.blind {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), request)
